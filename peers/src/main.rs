@@ -6,6 +6,8 @@
 mod fjall;
 mod lmdb;
 mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
 mod sqlite;
 mod terrace;
 
@@ -37,12 +39,14 @@ trait Session {
 /// Opens an engine in a folder of its own, and fills it.
 type Open = fn(&Path, u64, usize) -> Result<Box<dyn Engine>, Fault>;
 
-const ENGINES: [(&str, Open); 5] = [
+const ENGINES: &[(&str, Open)] = &[
     ("terrace", terrace::open),
     ("redb", redb::open),
     ("lmdb", lmdb::open),
     ("sqlite", sqlite::open),
     ("fjall", fjall::open),
+    #[cfg(feature = "rocksdb")]
+    ("rocksdb", rocksdb::open),
 ];
 
 /// What is measured, on how many threads, and how many rows a call has.
@@ -64,7 +68,8 @@ const MEASURED: [(&str, Operation, u64, usize); 8] = [
     ("update, txn each, 2 threads", Operation::Update, 2, 1),
 ];
 
-/// Terrace beside redb, LMDB (heed), SQLite (rusqlite) and fjall: thousands of rows a second.
+/// Terrace beside redb, LMDB (heed), SQLite (rusqlite), fjall and, if it was built with the feature
+/// `rocksdb`, RocksDB: thousands of rows a second.
 #[derive(Parser)]
 struct Arguments {
     /// Rows.
@@ -92,7 +97,7 @@ fn main() -> Result<(), Fault> {
     let temporary = tempfile::tempdir()?;
     let folder = arguments.folder.as_deref().unwrap_or(temporary.path());
     let mut engines = Vec::new();
-    for (name, open) in ENGINES {
+    for &(name, open) in ENGINES {
         if arguments.engines.is_empty() || arguments.engines.iter().any(|wanted| wanted == name) {
             eprintln!("loading {name}");
             let own = folder.join(name);

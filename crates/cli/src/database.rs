@@ -204,7 +204,7 @@ fn flash_tier(options: &StoredAt, blank: Option<&str>, database: &Database) -> S
     }
 }
 
-/// Why the flash device holds no tier yet, if it does not: who looks leaves it as it is.
+/// Why the flash device holds no tier yet, if it does not: a look leaves it as it is.
 pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> {
     let Some(flash) = &options.flash_device else { return Ok(None) };
     let look = || -> io::Result<Option<&'static str>> {
@@ -212,7 +212,7 @@ pub fn blank_flash(options: &StoredAt) -> Result<Option<&'static str>, Failure> 
         if bytes == 0 {
             return Ok(Some("the file is empty: a new tier"));
         }
-        // Flash that is a part of the database is told as truncated.
+        // Flash that is a part of the database is reported as truncated.
         if bytes < FLASH_BYTES_MIN && !options.persistent_flash {
             return Ok(Some("the file has been truncated"));
         }
@@ -252,7 +252,7 @@ fn opened(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, bytes))
 }
 
-/// Bytes of the flash tier on a device of so many.
+/// Bytes of the flash tier on a device of `device` bytes.
 fn tier_bytes(options: &StoredAt, device: u64) -> u64 {
     // The last page is its label.
     options.flash.map_or(device.saturating_sub(PAGE_BYTES), |flash| flash.pages(0) * PAGE_BYTES)

@@ -13,7 +13,7 @@ use std::path::Path;
 use terrace::dump::{LoadError, Loaded, SaveError, Saved, State};
 use terrace::{Builder, Database, Part};
 
-/// A home whose size nobody named grows to this.
+/// The limit of a home for which no size was given.
 pub const HOME_BYTES: u64 = 64 << 30;
 const BUFFER_BYTES: usize = 256 << 10;
 

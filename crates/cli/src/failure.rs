@@ -11,7 +11,7 @@ pub enum Failure {
     Usage(String),
     /// It made sense, and did not work. Exit status 1.
     Failed(String),
-    /// It worked in part: what was lost has been told. Exit status 3.
+    /// It worked in part: what was lost has been reported. Exit status 3.
     Partial(String),
 }
 

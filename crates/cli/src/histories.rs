@@ -38,7 +38,7 @@ const WINDOW: u32 = 250;
 /// Windows of a database, half of them before it is closed and opened again.
 const WINDOWS: u64 = 16;
 const PAGE_BYTES: u64 = 8192;
-/// Without progress for so long, the threads stand still.
+/// Without progress for this long, the threads stand still.
 const STANDSTILL: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Longer than that, so that no time limit hides a cycle of waits that nothing finds.
@@ -133,7 +133,7 @@ fn failures(all: &[Found]) -> impl Iterator<Item = (&Found, u64, &str)> {
     all.iter().flat_map(|one| one.failures.iter().map(move |(at, what)| (one, *at, &what[..])))
 }
 
-/// As many databases as it takes, each with a seed of its own.
+/// Runs databases until the histories suffice, each with a seed of its own.
 fn of_design(design: Design, options: &Torture) -> Found {
     let begun = Instant::now();
     let mut found = Found { design: design.name, ..Found::default() };
@@ -292,7 +292,7 @@ fn join_watched(
     Ok(())
 }
 
-/// The anomaly, and what those did who take part in it.
+/// The anomaly, and what the transactions that take part in it did.
 fn explained(anomaly: &Anomaly, history: &History) -> String {
     let members: Vec<usize> = match anomaly {
         Anomaly::Cycle(cycle) => cycle.iter().map(|&(member, _)| member).collect(),

@@ -219,7 +219,7 @@ fn keep(old: &Path, has_log: bool) -> io::Result<()> {
 impl Drop for NewPlace {
     fn drop(&mut self) {
         if !self.is_put {
-            // What was half made is of no use; why it failed is told.
+            // What was half made is of no use; the error says why it failed.
             for suffix in [".new", ".new.log", ".making"] {
                 let _removed = fs::remove_file(with_suffix(&self.path, suffix));
             }

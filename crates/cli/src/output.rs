@@ -73,7 +73,7 @@ fn is_json_or_html(head: &[u8]) -> bool {
 }
 
 /// Refuses to write to `path` if there is a file that is not empty and that `is_ours` does not know
-/// by its first bytes, or a block device: a mistyped name must cost nobody a database. Pipes and
+/// by its first bytes, or a block device: a mistyped name must not destroy a database. Pipes and
 /// terminals may be written to.
 ///
 /// # Errors

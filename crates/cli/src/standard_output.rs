@@ -2,8 +2,8 @@
 //!
 //! - N1: a command that shows something has failed if standard output did not take it, unless it is
 //!   a pipe whose reader has seen enough. All write here, and `main` asks at the end.
-//! - N2: one that is closed is told before the work. Before `main` begins, Rust opens `/dev/null`
-//!   in its place, which takes all that is written; so it is looked at before that.
+//! - N2: a closed one is reported before the work. Before `main` begins, Rust opens `/dev/null` in
+//!   its place, which takes all that is written; so it is looked at before that.
 
 #![allow(unsafe_code)]
 

@@ -119,7 +119,7 @@ fn a_replay_hits_as_often_as_the_engine_that_was_recorded() {
     let object = |path: &str| -> Value {
         serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
     };
-    // What FaCE is off by is told in docs/ADVICE.md.
+    // docs/ADVICE.md says how far FaCE is off.
     let designs =
         [("lc", 2.0), ("tac", 2.0), ("exclusive", 2.0), ("face", 3.0), ("fasc", 2.0), ("cac", 2.0)];
     for (design, points) in designs.into_iter().chain([("auto", 2.0)]) {

@@ -77,7 +77,7 @@ fn every_design_runs_and_its_figures_agree() {
             assert!((0.0..=1.0).contains(&share(path)), "{}: {path}", run["design"]);
         }
         let uses_flash = !["no-ssd", "ssd-only"].contains(&run["design"].as_str().unwrap());
-        // As many slots as were asked for, exactly.
+        // Exactly the number of slots that was asked for.
         let asked =
             if uses_flash { bench["parameters"]["flash_pages"].as_f64() } else { Some(0.0) };
         assert_eq!(Some(share("/flash/slots")), asked, "{}", run["design"]);

@@ -329,7 +329,8 @@ fn what_is_no_database_is_said_and_left_alone() {
     assert_eq!(contents(folder.path()), before);
 }
 
-/// The bug: what the engine refused was told of an "option pool" that the command does not have.
+/// The bug: an option that the engine refused was reported as an "option pool" that the command
+/// does not have.
 #[test]
 fn an_option_is_refused_by_the_name_that_it_was_given() {
     let folder = folder();

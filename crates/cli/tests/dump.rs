@@ -401,8 +401,8 @@ fn a_load_that_is_killed_at_any_moment_can_be_run_again() {
     assert!(killed > 0, "some were killed");
 }
 
-/// The target was named where the dump was at fault, and a home that was too small was told with a
-/// path that nobody gave.
+/// The target was named where the dump was at fault, and the error of a home that was too small had
+/// a path that was not given.
 #[test]
 fn a_load_names_what_is_at_fault_and_what_to_give() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -50,8 +50,7 @@ fn fails(line: &str, output: &Output, why: &str) {
     assert!(last.starts_with("terrace: cannot ") && last.contains(why), "{line}: {said}");
 }
 
-/// Rust opens `/dev/null` where standard output is closed, and the dump that nobody got was a
-/// success.
+/// Rust opens `/dev/null` where standard output is closed, and a dump that was lost was a success.
 #[test]
 fn a_closed_standard_output_is_told_before_the_work() {
     let folder = made();
@@ -76,7 +75,7 @@ fn a_standard_output_without_room_is_told() {
     }
 }
 
-/// Whoever throws the results away wants the exit status, however `/dev/null` was opened.
+/// A user who throws the results away wants the exit status, however `/dev/null` was opened.
 #[test]
 fn results_may_be_thrown_away() {
     let folder = made();

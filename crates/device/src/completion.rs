@@ -36,7 +36,7 @@ pub trait Drain: Send + Sync {
     /// Returns once `completion.is_done()`. Must not switch tasks: the caller may be unwinding.
     fn drain(&self, completion: &Completion);
 
-    /// Whether who waits lets other tasks run, though the batch is done already.
+    /// Whether the waiting task lets other tasks run, though the batch is done already.
     fn gives_way(&self) -> bool {
         false
     }
@@ -63,7 +63,7 @@ impl Bound {
 pub struct Completion {
     unfinished: AtomicU64,
     abandoned: AtomicBool,
-    /// Held by whoever touches the buffers, and to abandon them.
+    /// Held to touch the buffers, and to abandon them.
     touching: LeafMutex<()>,
     bound: Option<Bound>,
     failure: LeafMutex<Option<IoFailure>>,

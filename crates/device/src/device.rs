@@ -2,9 +2,9 @@
 //!
 //! - D1: a request is one I/O: one contiguous range of the device, scattered over or gathered from
 //!   any number of buffers. Offsets and lengths are multiples of `SECTOR_SIZE`.
-//! - D2: requests in flight have no order among themselves, in one batch or across batches. Who
-//!   needs an order waits in between. Overlapping requests in flight, one of them a write, leave
-//!   or return either version, sector by sector.
+//! - D2: requests in flight have no order among themselves, in one batch or across batches. A
+//!   caller that needs an order waits in between. Overlapping requests in flight, one of them a
+//!   write, leave or return either version, sector by sector.
 //! - D3: a completed write is read back by every later request. It is durable when a `sync` that
 //!   began after its completion has returned; a device may lose or tear it before.
 //! - D4: after `submit` the buffers belong to the device until the ticket has been waited for.
@@ -44,7 +44,7 @@ impl Op {
 
 /// A piece of memory that takes part in an I/O: an address and a length, without a lifetime.
 ///
-/// Who submits it promises that it stays valid, see `Device::submit`.
+/// The submitter promises that it stays valid, see `Device::submit`.
 #[derive(Clone, Copy, Debug)]
 pub struct IoBuf {
     ptr: *mut u8,
@@ -109,7 +109,7 @@ pub struct Request<'a> {
     pub owner: Option<&'a MemoryOwner>,
 }
 
-/// Memory that stays allocated, and unchanged, as long as anybody has a share in it.
+/// Memory that stays allocated, and unchanged, as long as a share in it exists.
 pub type MemoryOwner = Arc<dyn Any + Send + Sync>;
 
 impl Request<'_> {
@@ -170,7 +170,10 @@ impl std::error::Error for IoFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Punched {
     /// Its room is free for others.
-    Freed,
+    Freed {
+        /// Bytes of room that it had, as far as the device can tell: not those of a hole.
+        bytes: u64,
+    },
     /// The device keeps its room: it is of a kind that has nothing to give back, or is on a file
     /// system without holes.
     Kept,
@@ -233,8 +236,8 @@ pub trait Device: Send + Sync {
     ///
     /// # Safety
     ///
-    /// Until the ticket has been waited for (or dropped), every buffer stays allocated; nobody
-    /// touches the buffers of a read, and nobody changes those of a write. `bufs` arrays and the
+    /// Until the ticket has been waited for (or dropped), every buffer stays allocated; no task
+    /// touches the buffers of a read, and none changes those of a write. `bufs` arrays and the
     /// requests themselves are free to go when `submit` returns. Where a write has an `owner`, its
     /// buffers stay allocated and unchanged until the owner is dropped, too.
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket;
@@ -298,9 +301,9 @@ pub trait Device: Send + Sync {
         Ok(Punched::Kept)
     }
 
-    /// Tells the device that nobody will read `offset..offset + len` before it is written again:
-    /// what the range holds is undefined from now on. A hint, which most devices ignore; flash
-    /// drives need not move what was trimmed. No write to the range may be in flight.
+    /// Tells the device that the caller will not read `offset..offset + len` before it is written
+    /// again: what the range holds is undefined from now on. A hint, which most devices ignore;
+    /// flash drives need not move what was trimmed. No write to the range may be in flight.
     fn trim(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
@@ -334,7 +337,7 @@ pub trait Device: Send + Sync {
         String::from("a device without a name")
     }
 
-    /// Whether the operating system keeps copies of its bytes in memory, which nobody counts.
+    /// Whether the operating system keeps copies of its bytes in memory, which no budget counts.
     fn is_cached(&self) -> bool {
         false
     }
@@ -378,16 +381,16 @@ pub fn read(device: &dyn Device, offset: u64, bytes: &mut [u8]) -> io::Result<()
 pub fn write(device: &dyn Device, offset: u64, bytes: &[u8]) -> io::Result<()> {
     let bufs = [IoBuf::from_ref(bytes)];
     let request = Request { op: Op::Write, offset, bufs: &bufs, owner: None };
-    // SAFETY: `bytes` is borrowed until this function returns, so nobody changes it, and the ticket
-    // is waited for, or dropped by unwinding, before that.
+    // SAFETY: `bytes` is borrowed until this function returns, so no task changes it, and the
+    // ticket is waited for, or dropped by unwinding, before that.
     let ticket = unsafe { device.submit(&[request]) };
     let waited = device.wait(ticket);
     // SAFETY: as above.
     unsafe { persist(device, &[request], waited) }.map_err(|failure| failure.source)
 }
 
-/// As `write`, of bytes of `memory` that nobody copies: a request that is not answered in time has
-/// a share in the memory for as long as the device may read it.
+/// As `write`, of bytes of `memory` without a copy: a request that is not answered in time has a
+/// share in the memory for as long as the device may read it.
 ///
 /// # Errors
 ///
@@ -410,7 +413,7 @@ where
     let request = Request { op: Op::Write, offset, bufs: &bufs, owner: Some(&owner) };
     // SAFETY: `memory` is borrowed until this function returns, and the ticket is waited for, or
     // dropped by unwinding, before that. The bytes are borrowed from what `owner` points to, which
-    // nobody can change or move while there is a share in it.
+    // no task can change or move while there is a share in it.
     let ticket = unsafe { device.submit(&[request]) };
     let waited = device.wait(ticket);
     // SAFETY: as above.

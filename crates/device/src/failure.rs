@@ -107,8 +107,8 @@ impl Error for DeviceError {
     }
 }
 
-/// Another error that says what `error` does, for those who come later: of the same kind, with what
-/// a device has said of it, and the system's number.
+/// Another error that says what `error` does, for later callers: of the same kind, with what a
+/// device has said of it, and the system's number.
 #[must_use]
 pub fn said_again(error: &io::Error) -> io::Error {
     match (DeviceError::of(error), error.raw_os_error()) {

@@ -3,7 +3,7 @@
 //! A flash tier may vanish, and one that goes silent has: the first request that its time limit
 //! ends blows the fuse, and all later ones fail at once. So what must learn of it in turn, page by
 //! page, does not wait for the limit each time. Home and log may be slow to read; the first write
-//! or sync of theirs that a time limit ends stops the engine, and nobody waits for another one.
+//! or sync of theirs that a time limit ends stops the engine, and no task waits for another one.
 //!
 //! - Z1: a fuse never mends: what the device may have done late is not to be read as its state.
 

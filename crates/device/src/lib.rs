@@ -11,7 +11,7 @@
 //! - `fault`: faults of any device, real ones too.
 //! - `fuse`: a device that is given up when it does not answer.
 //! - `file`: files and block devices.
-//! - `overlay`: copy on write over another device, for whoever must not change it, or not yet.
+//! - `overlay`: copy on write over another device, for callers that must not change it, or not yet.
 //! - `slab` and `store`: the bytes of modelled devices, shared by content.
 //! - `disk`: a rotating disk as a function of time.
 //! - `nand`: a flash drive as a function of time.

@@ -20,12 +20,12 @@ use terrace_rt::{LeafMutex, Nanos};
 
 use crate::Operation;
 
-/// A wait that lasts so many limits has failed, though the device answers other requests.
+/// A wait that lasts this many limits has failed, though the device answers other requests.
 const LIMITS_MAX: u64 = 10;
 /// Looks at the clock while a limit runs out (T2).
 const TICKS: u64 = 8;
 const TICK_MIN: Nanos = Nanos::from_millis(10);
-/// A busy machine wakes a task late, but not by so much.
+/// A busy machine wakes a task late, but not by this much.
 const TICKS_MISSED: u64 = 2;
 
 /// The time limit of a device.
@@ -49,6 +49,10 @@ impl TimeLimit {
         self.limit.store(limit.0, Ordering::Relaxed);
     }
 
+    pub(crate) fn get(&self) -> Nanos {
+        Nanos(self.limit.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn is_on(&self) -> bool {
         self.limit.load(Ordering::Relaxed) > 0
     }
@@ -57,7 +61,7 @@ impl TimeLimit {
         &self.device
     }
 
-    /// The time by the clock of the limit, which stands still while nobody looks at it (T2).
+    /// The time by the clock of the limit, which stands still while no task looks at it (T2).
     pub(crate) fn now(&self) -> Nanos {
         match rt::is_virtual() {
             true => rt::now(),
@@ -95,12 +99,12 @@ impl TimeLimit {
     }
 }
 
-/// A clock that stands still while nobody looks at it (T2). Nanoseconds.
+/// A clock that stands still while no task looks at it (T2). Nanoseconds.
 #[derive(Default)]
 struct Clock {
-    /// When somebody looked last.
+    /// When a task looked last.
     looked: AtomicU64,
-    /// The time in which nobody looked. Changes under `lagging`, before `looked` does.
+    /// The time in which no task looked. Changes under `lagging`, before `looked` does.
     behind: AtomicU64,
     lagging: LeafMutex<()>,
 }
@@ -160,7 +164,7 @@ mod tests {
         assert_eq!(after(7), begun + Nanos(37));
     }
 
-    /// Whoever looks first after a pause, the others do not see the clock jump either.
+    /// Whichever task looks first after a pause, the others do not see the clock jump either.
     #[test]
     fn threads_that_look_at_once_see_no_pause() {
         const THREADS: u64 = 4;

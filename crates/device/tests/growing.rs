@@ -173,7 +173,12 @@ fn a_punched_file_has_fewer_blocks() {
     device.reserve(0, 256 * BLOCK).expect("room");
     assert!(blocks() >= 256 * BLOCK);
     match device.punch(8 * BLOCK, 240 * BLOCK).expect("told, or done") {
-        Punched::Freed => assert!(blocks() <= 17 * BLOCK, "{} bytes are left", blocks()),
+        Punched::Freed { bytes } => {
+            assert_eq!(bytes, 240 * BLOCK);
+            assert!(blocks() <= 17 * BLOCK, "{} bytes are left", blocks());
+            let again = device.punch(8 * BLOCK, 240 * BLOCK).expect("it is a hole");
+            assert_eq!(again, Punched::Freed { bytes: 0 });
+        }
         Punched::Kept => assert!(blocks() >= 256 * BLOCK),
     }
     assert_eq!(device.len(), 256 * BLOCK);

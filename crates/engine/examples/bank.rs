@@ -1,7 +1,7 @@
 //! Four threads move money between accounts. Transactions are serializable, so nothing is lost.
 //!
 //! `Database::write` runs a transaction again when another one stood in its way, so the code below
-//! says what a transfer is and nothing about who else is transferring.
+//! says what a transfer is and nothing about other transfers at the same time.
 //!
 //! Run with `cargo run --release --package terrace --example bank`.
 

@@ -21,7 +21,7 @@ const VALUE: [u8; 120] = [7; 120];
 const ROW_BYTES: u64 = 140;
 /// Rows of one transaction.
 const BATCH: u64 = 2_000;
-/// Of so many rows one stays.
+/// One row in this number stays.
 const KEEP_ONE_IN: u64 = 10;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -13,7 +13,7 @@
 //!              16    4 schema_len
 //!              20    4 reserved    zero
 //!              24      types       key type name, a zero, value type name; empty in a 'D'
-//!                      schema      for whoever describes the rows; empty until used
+//!                      schema      for tools that describe the rows; empty until used
 //! ```
 //!
 //! - E1: nothing is believed that does not decode to its last byte: a tree's number is neither the

@@ -8,7 +8,7 @@
 //!      pool --- journal --- log --- superblock
 //! ```
 //!
-//! - C1: only who holds `boot` takes a checkpoint, writes the superblock, or cuts the log.
+//! - C1: only a task that holds `boot` takes a checkpoint, writes the superblock, or cuts the log.
 //! - C2: the log is cut only after the superblock that says so is durable.
 //! - C3: a transaction is in `chains` from before its first record until after its last one, so
 //!   that a checkpoint which began before its last record finds it.
@@ -237,7 +237,7 @@ impl Engine {
         error.explained(&self.places, &|tree: TreeId| self.trees.name_of(tree))
     }
 
-    /// As `explain`; where the engine has stopped, it is the first cause of that which is told.
+    /// As `explain`; where the engine has stopped, the error is the first cause of that.
     #[cold]
     pub(crate) fn explain_first(&self, error: Error) -> Error {
         match self.log.check() {
@@ -318,7 +318,7 @@ impl Engine {
     /// Writes home what holds back the older half of the log.
     pub(crate) fn flush_old_half(&self) {
         let half = Lsn(self.log.start().0 + self.log.used() / 2);
-        // A failure has stopped the pool: whoever writes next is told.
+        // A failure has stopped the pool: the next write returns it.
         let _failed = self.pool.flush_below(half);
     }
 
@@ -518,7 +518,7 @@ impl Engine {
     }
 
     /// The background has ended: from here on nothing is written, and the devices are free for
-    /// others, whoever still holds a transaction.
+    /// others, even while callers still hold transactions.
     pub(crate) fn release(&self) {
         self.log.fail(Error::Closed);
         let devices = [Some(&self.home), self.flash.as_ref(), Some(&self.log_device)];
@@ -545,7 +545,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         if !dead() && !self.is_forked() {
-            // Nobody is left to be told; recovery does what could not be done.
+            // No caller is left to get an error; recovery does what could not be done.
             let _closed = self.close();
         }
     }

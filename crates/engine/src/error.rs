@@ -5,7 +5,7 @@
 //!
 //! - E1: an error has at most [`ERROR_BYTES_MAX`] bytes, since every result of a read or a write
 //!   has room for one; what is larger is boxed.
-//! - E2: errors can be cloned, so that every caller is told the first failure of an engine.
+//! - E2: errors can be cloned, so that every caller gets the first failure of an engine.
 
 mod about;
 mod device;
@@ -87,6 +87,8 @@ pub enum Error {
         held_bytes: u64,
         /// Bytes that the log holds.
         capacity: u64,
+        /// Whether the log may be longer, but its device or file system had no space for it.
+        is_device_full: bool,
     },
     /// The log stayed full until the time limit, because another transaction that began long ago is
     /// still open. End that one.
@@ -97,6 +99,8 @@ pub enum Error {
         held_bytes: u64,
         /// Bytes that the log holds.
         capacity: u64,
+        /// Whether the log may be longer, but its device or file system had no space for it.
+        is_device_full: bool,
     },
     /// The log has reached its last position, after 255 TiB. Nothing can be changed any more;
     /// everything can be read. Dump the database with `terrace dump` and load it into a new one.

@@ -1,4 +1,5 @@
-//! The flash device at an opening: whose it is, and what the log says of its pages.
+//! The flash device at an opening: which database it belongs to, and what the log says of its
+//! pages.
 //!
 //! ```text
 //! look: header    superblock: stamps      adopt: header   superblock   analysis    settle: images
@@ -12,7 +13,7 @@
 //! - F3: a database that needs what is on its flash is not opened without it, and a device that is
 //!   refused is left as it was, as are home and log.
 //! - F4: the last opening may have counted on copies that this one's design does not keep. Then all
-//!   that home lacks is redone, and home says so: who comes next cannot count on them either.
+//!   that home lacks is redone, and home says so: the next opening cannot count on them either.
 
 use std::sync::Arc;
 
@@ -84,7 +85,7 @@ impl FoundFlash {
     }
 
     /// Bytes of changes that may be kept in memory, for pages that are redone when they are first
-    /// read: none unless the restart is `warm`, and analysis begins late enough.
+    /// read: none unless the restart method is `warm`, and analysis begins late enough.
     pub(crate) fn owed_bytes(&self, pool: &PoolConfig) -> usize {
         let is_warm = pool.restart.kind == RestartKind::Warm;
         match self.recovery.scan_from() {

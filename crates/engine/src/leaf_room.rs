@@ -1,9 +1,9 @@
-//! Room in leaves: bytes that an update has freed stay free until nobody can want them back.
+//! Room in leaves: bytes that an update has freed stay free until no rollback can need them back.
 //!
 //! An update that makes a row shorter frees bytes in its leaf, which a rollback needs again. If
 //! others used them meanwhile, the rollback would have to split the leaf: it would need a page of
-//! home, and log, which there may not be. So whoever puts bytes into a leaf, or decides which cells
-//! share one, counts each row at the length that is kept for it here.
+//! home, and log, which there may not be. So code that puts bytes into a leaf, or decides which
+//! cells share one, counts each row at the length that is kept for it here.
 //!
 //! - R1: a page with all rows of a leaf at the lengths kept for them is a page that fits. Shrinking
 //!   a row keeps this true; insertions, longer rows, splits and merges ask before they change
@@ -11,9 +11,9 @@
 //! - R2: lengths are kept, and asked for, under the latch of the row's leaf. They are given up when
 //!   the transaction's COMMIT or END is in the log, with its locks, and without a latch: more is
 //!   free then, not less.
-//! - Nothing of this is stored. Recovery rolls back before anybody else changes a page, and finds
-//!   leaves as R1 has left them.
-//! - Rows are told by a hash. Two that have the same are kept at the longer length.
+//! - Nothing of this is stored. Recovery rolls back before any transaction changes a page, and
+//!   finds leaves as R1 has left them.
+//! - Rows are identified by a hash. Two that have the same are kept at the longer length.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

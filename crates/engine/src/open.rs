@@ -75,8 +75,8 @@ pub(crate) struct Setup {
 pub(crate) enum Losers {
     /// Rolls them back.
     RollBack,
-    /// Keeps what they changed apart, for who reads only and cannot roll them back: the database
-    /// has their changes, and is of no use but to be saved without them.
+    /// Keeps what they changed apart, for a reader, which cannot roll them back: the database has
+    /// their changes, and is of no use but to be saved without them.
     SetApart,
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
             Err(refused) => refused,
         };
         // Home and log can do without. If they cannot either, it was not the flash. But one that
-        // was in doubt, and was lost when its writes were let go, has ended that attempt only.
+        // was in doubt, and was lost when its writes were released, has ended that attempt only.
         let is_lost_now = is_lost() && !was_lost;
         let doubt = doubt_of(&setup, &devices, &error, has_failed);
         match doubt.filter(|_| setup.flash_doubt.is_none() || is_lost_now) {

@@ -2,11 +2,11 @@
 //!
 //! A transaction's buffers go from one transaction to the next, and these go with them.
 //!
-//! - O1: what is remembered is true as long as `Trees::version` is what it was then: every change
-//!   of the names makes it another, while who makes it holds the table locked as a whole, or the
-//!   name is of a table that nobody remembers.
-//! - O2: so whoever has locked the table, and then sees the same version, has the table by its
-//!   name until its lock goes.
+//! - O1: what is remembered is true as long as `Trees::version` is what it was then: any catalog
+//!   change increments it, while the transaction that makes the change holds the table locked as a
+//!   whole, or the name is of a table that no transaction remembers.
+//! - O2: so a transaction that has locked the table, and then sees the same version, has the table
+//!   by its name until it releases the lock.
 
 use std::any::TypeId;
 use std::fmt;
@@ -38,7 +38,7 @@ pub(crate) struct Opened {
     tables: Vec<Known>,
 }
 
-/// No transaction opens so many that it would pay to remember more.
+/// Remembering more would not pay: transactions seldom open more.
 const TABLES_MAX: usize = 64;
 
 impl Opened {

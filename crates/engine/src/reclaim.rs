@@ -23,10 +23,10 @@
 //! - R4: garbage that an open transaction may undo, or an open snapshot sees, waits in `blocked`
 //!   until `ended` says that all transactions up to the one that made it are over, and `seen` that
 //!   all snapshots see that.
-//! - R5: a leaf waits once, whoever offers it, with the least and the greatest key that it was
-//!   offered with: if it was split meanwhile, all that lies between is looked at. Kinds of work
-//!   are served in turn. Who leaves removed keys behind faster than they are purged waits, like
-//!   who puts large values faster than they are freed.
+//! - R5: a leaf waits once, whichever transactions offer it, with the least and the greatest key
+//!   that it was offered with: if it was split meanwhile, all that lies between is looked at. Kinds
+//!   of work are served in turn. A transaction that leaves removed keys behind faster than they are
+//!   purged waits, like one that puts large values faster than they are freed.
 
 mod task;
 
@@ -40,9 +40,10 @@ use crate::{Error, TreeId};
 
 /// Leaves that wait. What comes on top is found again by a scan or by the next opening.
 const LEAVES_MAX: usize = 4096;
-/// Bytes of large values that may wait to be freed before who puts another one waits, too.
+/// Bytes of large values that may wait to be freed before a transaction that puts another one
+/// waits, too.
 const BEHIND_MAX: u64 = 512 << 10;
-/// Leaves that may wait before who adds another one waits, too.
+/// Leaves that may wait before a transaction that adds another one waits, too.
 const LEAVES_BEHIND_MAX: usize = 96;
 /// The longest such wait, and that for the queue at closing.
 const PACE: Nanos = Nanos::from_secs(1);
@@ -113,7 +114,7 @@ struct Queue {
     leaves: BTreeMap<PageId, Leaves>,
     /// Trees that are being swept, and whether leaves found no place since their sweeps began.
     sweeps: BTreeMap<TreeId, bool>,
-    /// At most as many of a kind as there are trees, but for pages after a crash.
+    /// Of a kind at most one per tree, but for pages after a crash.
     others: [BTreeSet<Work>; KINDS],
     /// The kind that is served next; `KINDS` is leaves that were offered.
     turn: usize,
@@ -128,7 +129,7 @@ struct Queue {
     is_stopped: bool,
     /// It has met errors for long.
     is_resting: bool,
-    /// Who reads what the task would change.
+    /// The number of readers of what the task would change.
     pauses: u32,
     /// Leaves found no place: look through the trees once the queue is empty.
     has_overflowed: bool,
@@ -165,7 +166,7 @@ impl Queue {
         self.is_stopped || self.is_resting || self.pauses > 0
     }
 
-    /// Nobody is at work.
+    /// Neither the task nor a borrower of its turn is at work.
     fn is_idle(&self) -> bool {
         !self.is_busy && !self.is_lent
     }
@@ -193,7 +194,8 @@ impl Queue {
         None
     }
 
-    /// What is left to do of a piece of work. Returns who it waits for, if it does.
+    /// What is left to do of a piece of work. Returns the transaction that it waits for, if it
+    /// does.
     fn put_back(&mut self, work: Work, performed: Result<Progress, Error>) -> Option<TxnId> {
         match performed {
             Ok(Progress::Done) => {}
@@ -203,7 +205,7 @@ impl Queue {
                 return Some(txn);
             }
             Err(error) if may_pass(&error) => self.push(work),
-            // A damaged page: its reader is told, and the next opening tries again.
+            // A damaged page: its reader gets the error, and the next opening tries again.
             Err(_) => {
                 if let Work::Sweep(tree, _) = work {
                     self.has_swept(tree);
@@ -390,7 +392,7 @@ impl Reclaim {
     }
 
     /// Holds the task back until what is returned is dropped: for a check, which reads trees as a
-    /// whole. Whoever has it waits for devices only.
+    /// whole. Its holder waits for devices only.
     pub(crate) fn pause(&self) -> Paused<'_> {
         self.queue.lock().pauses += 1;
         self.wait_until_idle();

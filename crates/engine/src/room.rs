@@ -153,7 +153,7 @@ impl Room {
         }
         // What is not given back is free all the same.
         match self.home.punch(at, end - at) {
-            Ok(Punched::Freed) => end - at,
+            Ok(Punched::Freed { bytes }) => bytes,
             Ok(Punched::Kept) | Err(_) => 0,
         }
     }

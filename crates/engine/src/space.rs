@@ -10,7 +10,7 @@
 //!     24    8 groups   in map 0: how many groups have a map; else 0
 //!     32      entries  8 bytes for each extent of the group
 //!
-//! entry:  4 owner (tree number + 1, 0 nobody, 2^32-1 the maps), 4 bits (page i is bit i)
+//! entry:  4 owner (tree number + 1, 0 none, 2^32-1 the maps), 4 bits (page i is bit i)
 //! ```
 //!
 //! An extent is 256 KiB, one stripe unit of the arrays that we model: what lies in one is read by
@@ -25,7 +25,7 @@
 //! - S2: an extent with a used page has an owner. One whose last page is freed has none.
 //! - S3: forward operations leave the end of home alone. An undo needs no page (leaf_room.R1),
 //!   but for those in a log that an earlier version has written.
-//! - S4: the device has promised room for an extent before it belongs to anybody: so a full file
+//! - S4: the device has promised room for an extent before it belongs to a tree: so a full file
 //!   system under a sparse home is met here, where nothing has changed yet, and not when a page is
 //!   written home. That of a free extent may be given back (`holes`), and is asked for again.
 //! - S5: what was in use before is used again before home grows, in shorter runs if there are no
@@ -106,7 +106,7 @@ struct Hints {
     frees: u64,
     /// No extent from here on was in use since the database was opened, or then, once it is known.
     used_end: Option<u64>,
-    /// Extents that were given away since somebody looked for free ones to punch.
+    /// Extents that trees got since `holes` last looked for free ones to punch.
     given: Option<BTreeSet<u64>>,
     /// Whether the device was asked for the room of all that was in use at the opening.
     is_promised: bool,
@@ -121,7 +121,7 @@ struct TreeHint {
     taken: u64,
 }
 
-/// The pages of home, and whom they belong to.
+/// The pages of home, and the trees that they belong to.
 pub(crate) struct Space {
     pool: Arc<BufferPool>,
     /// What the device has promised of them.
@@ -370,7 +370,7 @@ impl Space {
         reserved
     }
 
-    /// The tree gets a run of extents, whose pages a search shall find.
+    /// The tree gets a run of extents; a search finds their pages from then on.
     fn give(&self, tree: TreeId, run: &Range<u64>) {
         let mut hints = self.hints.lock();
         hints.frees += 1;
@@ -480,8 +480,8 @@ impl Space {
         Ok(Freeing { space: self, map, extent, tree, entry })
     }
 
-    /// Frees extents of `tree` from the extent `from` on, as many as one nested action may: no task
-    /// may be in the tree, and no undo may come. Returns where to go on, if anywhere.
+    /// Frees extents of `tree` from the extent `from` on, at most what one nested action may free:
+    /// no task may be in the tree, and no undo may come. Returns where to go on, if anywhere.
     ///
     /// # Errors
     ///

@@ -40,14 +40,14 @@
 //! - S4: the log from `min(oldest_dirty, oldest_txn, begin_checkpoint)` on is kept; with bit 1,
 //!   from `min(oldest_base, oldest_txn, begin_checkpoint)` on, and flash is needed if
 //!   `oldest_dirty` is before that.
-//! - S5: what later versions add is told by a feature bit, not by another version. No bit of
+//! - S5: what later versions add is marked by a feature bit, not by another version. No bit of
 //!   `incompatible` or `read_only` that is unknown here is written past, nor lost.
 //! - S6: bit 2 of the flags is durable only once the first map and the catalog are, at home or in
 //!   the log that the same superblock keeps. From then on a blank system page is a damaged one.
 //! - S7: all fields lie in the first sector, so a write that is cut short leaves the old copy or
 //!   the new one. A copy that is neither, or cannot be read, was damaged at rest: the other one is
 //!   believed, and its place written next. If that one is older, since power failed before it was
-//!   written anew (S1), what the log has lost since is told by analysis.
+//!   written anew (S1), analysis finds what the log has lost since.
 
 use terrace_device::contents::ReadAt;
 use terrace_device::{Access, Device, write};
@@ -157,7 +157,7 @@ impl Features {
     }
 }
 
-/// Whose lacks the log makes good.
+/// For which device the log makes good what is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFrom {
     /// What home lacks is in the log, whether flash has it or not.
@@ -592,7 +592,7 @@ mod tests {
         });
     }
 
-    /// That the second copy could not be written was told to nobody, and the log was cut.
+    /// The bug: a failed write of the second copy was not reported, and the log was cut.
     #[test]
     fn a_superblock_is_not_written_unless_both_copies_are() {
         in_world(|| {

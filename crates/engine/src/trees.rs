@@ -19,9 +19,9 @@
 //!   garbage, whatever became of it on the way.
 //! - N3: a name is made, and dropped, under its lock, Exclusive, which is kept until the
 //!   transaction ends; so is the lock of the tree's 'D'. The names as a whole are locked like a
-//!   table. So `names` in memory is what the lock's holder may see. Who drops a table also holds
-//!   all of it Exclusive: so a table opened before is found again without its name, by a lock of
-//!   the table (`opened`).
+//!   table. So `names` in memory is what the lock's holder may see. A transaction that drops a
+//!   table also holds all of it Exclusive: so a table opened before is found again without its
+//!   name, by a lock of the table (`opened`).
 //! - N4: `by_id` has every tree that any undo may name. A tree leaves it when the reclaim task
 //!   begins to free it.
 //! - N5: the reclaim task learns of a tree only from the transaction that made or dropped it, after
@@ -83,7 +83,7 @@ pub(crate) struct Trees {
     dropped: LeafMutex<BTreeMap<TreeId, TxnId>>,
 }
 
-/// Reads without locks: nobody else is there, or what is read is locked otherwise.
+/// Reads without locks: no other transaction runs, or what is read is locked otherwise.
 struct Unlocked;
 
 impl Reader for Unlocked {
@@ -341,7 +341,7 @@ impl Trees {
         all
     }
 
-    /// Every extent is nobody's or of a tree that the catalog has, while the names are locked.
+    /// Every extent is free or of a tree that the catalog has, while the names are locked.
     fn check_owners(&self) -> Result<(), Error> {
         let named: BTreeSet<TreeId> = self.all().iter().map(Tree::id).collect();
         for tree in self.space.used()?.0.difference(&named) {

@@ -1,7 +1,7 @@
 //! How trees read, lock and change pages: the seam between the structures and the log.
 //!
-//! Trees are written once against [`Reader`] and [`Writer`]; who stands behind them is a
-//! transaction going forward, one rolling back, or recovery's undo. Rules for whoever calls:
+//! Trees are written once against [`Reader`] and [`Writer`]; behind them is a transaction going
+//! forward, one rolling back, or recovery's undo. Rules for callers:
 //!
 //! - W1: locks are asked for under page latches and never waited for there. On
 //!   [`LockOutcome::Busy`] the tree drops every latch and returns [`Step::Wait`]; the transaction
@@ -10,8 +10,8 @@
 //!   `btree::undo`, whose changes come back through the same trait, and are then logged as
 //!   compensation records, whatever `Undo` they pass.
 //! - W3: structure changes stand between `begin_nested` and `end_nested`, pass `Undo::None`, and
-//!   keep every page that they change latched until `end_nested` has returned: a crash within
-//!   is undone byte by byte, which is right only if nobody changed those pages since.
+//!   keep every page that they change latched until `end_nested` has returned: a crash within is
+//!   undone byte by byte, which is right only if no other task has changed those pages since.
 //! - W4: what can fail (locks, allocation, reading pages) comes before the first change of an
 //!   operation or nested action: an error with a nested action open stops the engine, and only
 //!   recovery can put the pages right.
@@ -79,7 +79,7 @@ pub(crate) trait Reader {
         None
     }
 
-    /// Where the keys of late were found, if that is remembered.
+    /// Where the most recent keys were found, if that is remembered.
     fn leaves(&mut self) -> Option<&mut Leaves> {
         None
     }
@@ -172,7 +172,7 @@ impl Drop for Nested {
         if let Some(log) = &self.log
             && terrace_rt::unwinding()
         {
-            // Before the latches of its pages go: nobody sees them half changed.
+            // Before the latches of its pages are released: no task sees them half changed.
             log.fail(Error::Panicked { page: None });
         }
     }

@@ -211,7 +211,7 @@ impl PageObserver for Watcher {
     }
 }
 
-/// What else of a caller's runs under a latch: the types of a table, and who watches the pages.
+/// Other code of the caller that runs under a latch: the types of a table, and observers of pages.
 #[test]
 fn types_and_observers_that_use_the_database_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -255,7 +255,8 @@ impl Value for Even {
     }
 }
 
-/// The bug: a value that its type refused was told as a corrupt page, to be restored from a backup.
+/// The bug: a value that its type refused was reported as a corrupt page, to be restored from a
+/// backup.
 #[test]
 fn what_a_type_does_not_decode_is_told_with_its_table() {
     const EVEN: TableDef<u64, Even> = TableDef::new("rows");

@@ -1,5 +1,5 @@
-//! Whichever device fails, and however: every call is told which one, what it was asked, and the
-//! number of the system's error, for as long as the database is not opened again.
+//! Whichever device fails, and however: every call returns which one, what was requested of it, and
+//! the number of the system's error, for as long as the database is not opened again.
 
 use std::sync::Arc;
 
@@ -197,7 +197,7 @@ fn fails(part: Part, fault: Fault) {
 #[test]
 fn every_call_after_a_failure_tells_the_device_and_the_number_of_the_error() {
     // A log that fell silent was "an earlier write failed", after twice its limit; of a home that
-    // did, neither the device nor a number was told.
+    // did, the error named neither the device nor a number.
     for part in [Part::Home, Part::Log, Part::Flash] {
         for (seed, fault) in (0..).zip(Fault::ALL) {
             in_world(seed, || fails(part, fault));

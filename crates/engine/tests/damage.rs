@@ -307,7 +307,7 @@ fn a_system_page_that_is_lost_refuses_the_opening_and_nothing_is_written() {
             }
             let case = format!("{kind:?} of page {page}");
             let fate = attempt(image, case.clone());
-            // A page that was freed is needed by nobody.
+            // A page that was freed is not needed.
             let is_live = page <= ROOT;
             assert!(!is_live || fate == Fate::Refused, "{case}: {fate:?}");
         }
@@ -335,8 +335,8 @@ fn one_superblock_of_two_is_enough() {
     }
 }
 
-/// A superblock or a header of the log that redundancy hid was never told, and a header of the log
-/// never written anew.
+/// The bug: damage of a superblock, or of a header of the log, that redundancy hid was never
+/// reported, and a header of the log never written anew.
 #[test]
 fn a_bad_copy_of_a_header_is_told_and_repaired_by_the_next_opening_for_writing() {
     const BLOCK: u64 = 4096;

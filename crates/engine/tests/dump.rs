@@ -170,8 +170,8 @@ fn a_dump_that_is_damaged_or_cut_is_not_loaded() {
     }
 }
 
-/// Damages page after page of a closed database: nothing panics, no row is made up, what is lost
-/// is told, and most is saved.
+/// Damages page after page of a closed database: nothing panics, no row is made up, what is lost is
+/// reported, and most is saved.
 #[test]
 fn a_damaged_database_is_saved_as_far_as_it_can_be_read() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -371,8 +371,8 @@ fn a_table_that_lost_its_name_takes_no_other_tables_place() {
     assert!(lost.is_some(), "{told:?}");
 }
 
-/// The bug: a table whose types have names of more than 64 KiB was loaded, and the database never
-/// opened again.
+/// The bug: a table with type names of more than 64 KiB was loaded, and the database never opened
+/// again.
 #[test]
 fn names_of_types_that_no_catalog_takes_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -61,8 +61,8 @@ fn an_error_of_opening_names_the_path() {
     told(&failed(small().open(&path)), Part::Home, &path);
 }
 
-/// The bug: any file of less than 16 KiB, and any blank log, was told to be missing, with advice to
-/// create it.
+/// The bug: any file of less than 16 KiB, and any blank log, was reported as missing, with advice
+/// to create it.
 #[test]
 fn a_file_that_is_there_is_not_told_to_be_missing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -116,13 +116,13 @@ fn a_file_that_is_there_is_not_told_to_be_missing() {
     }
     std::fs::write(&log, &whole).expect("a good disk");
     small().open(&path).expect("nothing was changed");
-    // What is left of a home is told as that.
+    // What is left of a home is reported as that.
     let home = std::fs::read(&path).expect("it is there");
     let cut = refused(&home[..8_192]);
     assert!(matches!(cut, Error::Truncated { part: Part::Home, found: 8_192, .. }), "{cut}");
 }
 
-/// The bug: a home file that was cut short was told as a full home.
+/// The bug: a home file that was cut short was reported as a full home.
 #[test]
 fn a_home_that_was_cut_short_is_told_with_its_lengths() {
     let folder = tempfile::tempdir().expect("a folder");

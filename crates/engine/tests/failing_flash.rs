@@ -47,7 +47,7 @@ fn open_with(
         .open_or_create_on_devices()
 }
 
-/// Home, a flash of so many mebibytes, and log.
+/// Home, a flash of the given mebibytes, and log.
 fn blank(world: &Virtual, flash: u64) -> [Arc<SimDevice>; 3] {
     [8, flash, 16].map(|mebibytes| {
         let store = Store::new(mebibytes << 20, Keep::Plain);
@@ -169,7 +169,7 @@ fn holds_beside(
 }
 
 /// The bug: a client that read a page from flash while the cleaner, or a front of an append log,
-/// had its slot was told that the cache cannot be read.
+/// had its slot got the error that the cache cannot be read.
 #[test]
 fn a_cache_that_fails_while_it_is_used_is_done_without() {
     let mut runs = 0;
@@ -361,8 +361,8 @@ fn is_of_home(error: &Error) -> bool {
     }
 }
 
-/// Where a copy on flash is bad, and home cannot be read, the page may not be told to be damaged at
-/// home.
+/// Where a copy on flash is bad, and home cannot be read, the page may not be reported as damaged
+/// at home.
 #[test]
 fn home_that_cannot_be_read_is_told_as_that_and_not_as_damaged() {
     let mut told = 0;

@@ -43,9 +43,9 @@ fn change(db: &Database, prng: &mut Prng) -> Result<(), Error> {
     })
 }
 
-/// The bug: tasks took all frames from each other and waited for 20 s, until one was told that
+/// The bug: tasks took all frames from each other and waited for 20 s, until one got the error that
 /// every frame is in use. Later: rollbacks that were refused frames tried again at once, and kept
-/// each other and those who had the frames from their turn, until a lock was waited for in vain.
+/// each other and the holders of the frames from their turn, until a wait for a lock timed out.
 #[test]
 fn tasks_that_take_all_frames_from_each_other_go_on() {
     for seed in 0..60 {

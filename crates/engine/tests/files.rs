@@ -59,7 +59,7 @@ fn a_full_home_is_opened_with_a_larger_size_and_goes_on() {
     let text = fill_error(&db, rows);
     assert!(text.contains("`home_size`"), "{text}");
     db.close().expect("a good place");
-    // By its option, and by whoever makes the file longer.
+    // By its option, and by extending the file by hand.
     for (bytes, by_hand) in [(4u64 << 20, false), (7 << 20, true)] {
         if by_hand {
             let file = fs::OpenOptions::new().write(true).open(&path).expect("there");
@@ -83,7 +83,7 @@ fn a_full_home_is_opened_with_a_larger_size_and_goes_on() {
     assert_eq!(fs::metadata(&path).expect("there").len(), 3 << 20);
 }
 
-/// What is told to who puts `key` into a full home.
+/// The error that putting `key` into a full home returns.
 fn fill_error(db: &Database, key: u64) -> String {
     const VALUES: TableDef<u64, &[u8]> = TableDef::new("values");
     let put = db.write(|txn| txn.open_table(VALUES)?.insert(key, &[0; 100_000]));
@@ -124,7 +124,7 @@ fn what_is_not_a_database_is_left_alone() {
         "{created:?}"
     );
     assert!(small().open_or_create(&path).is_err());
-    // What may be overwritten is for `create` to say, not for whoever opens what is there.
+    // What may be overwritten is for `create` to say, not for an opening of what is there.
     assert!(small().overwrite(true).open_or_create(&path).is_err());
     let other = folder.path().join("db");
     assert!(matches!(

@@ -157,7 +157,7 @@ fn a_flash_file_that_is_needed_and_not_whole_is_refused_and_left_alone() {
     let label = unlabelled.len() - 8192;
     unlabelled[label..label + 16].fill(0);
     fs::write(&flash, unlabelled).expect("room");
-    // Nobody was told, and no opening wrote it anew.
+    // The bug: no error was reported, and no opening wrote it anew.
     let told = |db: &Database| -> Vec<_> {
         db.bad_copies().iter().map(|bad| (bad.part, bad.offset, bad.flaw)).collect()
     };
@@ -204,7 +204,7 @@ fn a_flash_that_is_part_of_another_database_is_refused_and_left_alone() {
     // Said on purpose.
     let db = builder().overwrite(true).open(&second).expect("it may be destroyed");
     db.close().expect("room");
-    // A cache is anybody's.
+    // A cache may be overwritten, whichever database it belonged to.
     let db = builder().open(&second).expect("its own");
     db.close().expect("room");
     let third = folder.path().join("third");
@@ -217,7 +217,7 @@ fn a_cache_without_room_is_done_without() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, flash) = (folder.path().join("db"), folder.path().join("flash"));
     make(&path);
-    // No file system here has so much.
+    // No file system here has this much room.
     let too_much = || small().flash(&flash, 1 << 52);
     for cut_short in [false, true] {
         if cut_short {
@@ -233,12 +233,12 @@ fn a_cache_without_room_is_done_without() {
     let db = small().flash(&flash, WITH_FLASH).open(&path).expect("room");
     assert!(holds_a_row(&db) && db.stats().pool.slots > 0);
     db.close().expect("good files");
-    // As a part of the database it is needed, and told so.
+    // As a part of the database it is needed, and the error says so.
     let part = too_much().design(terrace::designs::find("lc").expect("a design"));
     let refused = part.flash_role(FlashRole::Persistent).open(&path);
     let why = matches!(refused, Err(Error::FlashNeeded { why: ColdStart::NoRoom, .. }));
     assert!(why, "{refused:?}");
-    // Who creates a database is told at once.
+    // Creating a database fails at once.
     let refused = too_much().create(folder.path().join("other"));
     assert!(matches!(refused, Err(Error::NoRoom { part: Part::Flash, .. })), "{refused:?}");
 }

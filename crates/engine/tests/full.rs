@@ -1,4 +1,4 @@
-//! A home whose file system is full: who needs room is told, everybody else goes on.
+//! A home whose file system is full: a transaction that needs room gets an error, all others go on.
 //!
 //! The home is a modelled device that is full from some byte on: reservations and writes past it
 //! fail. Memory is a small part of the data, so pages are written home all the time: a page that
@@ -66,7 +66,7 @@ struct Met {
     done_when_full: u64,
 }
 
-/// Inserts and replaces rows of its own; once it has been told that home is full it only replaces,
+/// Inserts and replaces rows of its own; once it got the error that home is full it only replaces,
 /// until `steps` are done.
 fn client(db: &Database, me: u64, seed: u64, steps: u64) -> Met {
     let mut prng = Prng::from_seed(seed ^ (me << 32));
@@ -172,7 +172,7 @@ fn a_full_file_system_fails_who_needs_room_and_nobody_else() {
                 assert_eq!(contents(&db), expected, "seed {seed}");
                 let large = |key| db.write(|txn| txn.open_table(ROWS)?.insert(key, &[1; 200_000]));
                 assert!(matches!(large(u64::MAX), Err(Error::HomeFull { .. })), "seed {seed}");
-                // Somebody makes room.
+                // Another program makes room.
                 rig.home.set_full_from(Some(40 << 20));
                 (0..50).for_each(|key| large(u64::MAX - key).expect("room again"));
                 db.check().expect("whole");

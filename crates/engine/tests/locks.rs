@@ -40,7 +40,8 @@ fn fill(db: &Database, rows: u64) {
     .expect("room");
 }
 
-/// Counts a range twice in one transaction: between, nobody may have put a row there.
+/// Counts a range twice in one transaction: in between, no other transaction may have put a row
+/// there.
 fn count_twice(db: &Database, from: u64, to: u64) {
     let counts = db.read(|txn| {
         let table = txn.open_table(ROWS)?;
@@ -91,7 +92,8 @@ fn step(db: &Database, prng: &mut Prng, reads: bool) {
     written.expect("room");
 }
 
-/// Runs `work` in OS threads for a while; a watchdog prints who waits if they stand still.
+/// Runs `work` in OS threads for a while; a watchdog prints the waiting transactions if none
+/// proceeds.
 fn with_threads(db: &Database, threads: u64, work: impl Fn(&mut Prng, u64) + Send + Sync) {
     const SPAN: Duration = Duration::from_secs(2);
     let (stop, steps) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -1,4 +1,5 @@
-//! A full log: who is refused, who waits, and that it opens after a crash at any level.
+//! A full log: which transactions are refused, which wait, and that the database opens after a
+//! crash at any level.
 
 #[path = "log_full/waits.rs"]
 mod waits;
@@ -53,7 +54,7 @@ fn write_others(db: &Database, number: u64, len: usize) -> Result<(), Error> {
     db.write_with(Durability::Buffered, |txn| txn.open_table(OTHERS)?.insert(number % 50, &value))
 }
 
-/// `LogFull` counted everybody's log since a transaction's first record.
+/// `LogFull` counted the log of all transactions since a transaction's first record.
 #[test]
 fn a_small_transaction_is_not_refused_for_what_others_wrote() {
     let world = world(1);
@@ -116,7 +117,7 @@ fn who_keeps_a_full_log_is_named_and_told() {
         let idle = db.begin_write().expect("open");
         idle.open_table(ROWS).expect("there").insert(1, &[1; 100]).expect("room");
         let refused = (0..5000).find_map(|number| write_others(&db, number, 1500).err());
-        let Some(Error::LogHeld { holder, held_bytes, capacity }) = refused else {
+        let Some(Error::LogHeld { holder, held_bytes, capacity, .. }) = refused else {
             panic!("{refused:?}")
         };
         assert!(held_bytes > capacity / 4 * 3, "{held_bytes} of {capacity}");
@@ -163,8 +164,8 @@ fn a_transaction_that_held_the_log_is_run_again() {
     world.run(work).expect("nobody waits for ever");
 }
 
-/// The bug: a value for which the log is too small was told to have written nothing, after the
-/// whole time limit, and the next one how much the first had written.
+/// The bug: a value for which the log is too small was refused, after the whole time limit, as
+/// having written nothing, and the next one with what the first had written.
 #[test]
 fn a_value_that_is_too_large_for_the_log_is_told_at_once_how_large() {
     let world = world(3);
@@ -364,7 +365,7 @@ fn fill_and_open(shape: Shape, percent: u64, seed: u64) {
 }
 
 /// A crash, or a rollback, while the log was full left a database that never opened: undo needed
-/// room that nobody had kept.
+/// room that was not reserved.
 #[test]
 fn a_log_filled_to_any_level_rolls_back_and_opens() {
     for (at, shape) in (0..).zip(SHAPES) {
@@ -377,7 +378,7 @@ fn a_log_filled_to_any_level_rolls_back_and_opens() {
 }
 
 /// Each row that got shorter reserved a whole split: of 8 MiB one transaction could shrink 272 rows
-/// of 1,000 bytes, and was told only what it had written.
+/// of 1,000 bytes, and the error named only what it had written.
 #[test]
 fn a_transaction_may_shrink_as_many_rows_as_it_may_insert() {
     let world = world(11);
@@ -400,7 +401,7 @@ fn a_transaction_may_shrink_as_many_rows_as_it_may_insert() {
             let Error::LogFull { own_bytes, rollback_bytes, capacity, .. } = error else {
                 panic!("{error:?}")
             };
-            // Half of the log is used, not a part that nobody is told of.
+            // Half of the log is used, not some undocumented part.
             assert!(own_bytes + rollback_bytes > capacity / 2, "{text}");
             for number in [own_bytes, rollback_bytes, capacity] {
                 assert!(text.contains(&number.to_string()), "{text}");
@@ -443,8 +444,9 @@ fn a_bulk_load_takes_values_larger_than_the_log() {
     world.run(work).expect("nobody waits for ever");
 }
 
-/// Room for an operation is reckoned as a part of the log, of the smallest one less than its splits
-/// may append: what is left alone for that has to do for all who split at the same time.
+/// Room for an operation is reckoned as a part of the log, which in the smallest log is less than
+/// its splits may append: what is kept free for that has to do for all tasks that split at the same
+/// time.
 #[test]
 fn splits_of_many_writers_find_room_in_the_smallest_log() {
     const CLIENTS: u64 = 24;
@@ -480,8 +482,8 @@ fn splits_of_many_writers_find_room_in_the_smallest_log() {
     }
 }
 
-/// The bug: what the making of a table logs was nobody's, so the transaction waited ten seconds for
-/// room that it alone held, and was told that it had logged nothing.
+/// The bug: what creating a table logs was counted for no transaction, so this one waited ten
+/// seconds for room that it alone held, and got an error that it had logged nothing.
 #[test]
 fn a_transaction_answers_for_the_tables_that_it_makes() {
     for rows in [0, 1] {

@@ -1,5 +1,5 @@
 //! A log that has lost its tail, beside a home that has pages which are newer than its end: what is
-//! read is told to be damaged, and is neither believed nor changed.
+//! read is reported as damaged, and is neither believed nor changed.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! Transactions within transactions of one task or thread, and savepoints where they do not belong:
-//! told at once, never a hang.
+//! an error at once, never a hang.
 
 use std::sync::mpsc;
 use std::thread;
@@ -84,7 +84,7 @@ fn transactions_of_one_thread_that_do_not_meet_go_on() {
     });
 }
 
-/// Another thread's locks are waited for, and a task of an executor is told as a thread is.
+/// Another thread's locks are waited for, and a task of an executor is treated as a thread is.
 #[test]
 fn others_are_waited_for_and_tasks_are_told() {
     let (_folder, db) = database();

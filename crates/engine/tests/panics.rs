@@ -164,7 +164,7 @@ fn a_panic_in_a_task_of_a_virtual_world_rolls_its_transaction_back() {
     }
 }
 
-/// A panic that nobody catches ends its task: who joins it gets it, all others go on.
+/// An uncaught panic ends its task: joining the task returns it, and all other tasks go on.
 #[test]
 fn a_joiner_gets_the_panic_and_the_locks_are_free() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -198,7 +198,7 @@ fn a_database_dropped_by_a_panic_can_be_opened_again() {
     let db = watched(move || {
         loop {
             match Database::builder().memory(1 << 20).open(&path) {
-                // The task that closes it may still be at it.
+                // The task that closes it may not have finished.
                 Err(Error::AlreadyOpen { .. }) => thread::sleep(Duration::from_millis(5)),
                 opened => return opened.expect("whole"),
             }
@@ -228,7 +228,7 @@ fn a_panic_in_the_closure_of_modify_changes_nothing() {
     db.check().expect("sound");
 }
 
-/// A panic between two operations leaves the transaction usable for who catches it within.
+/// A panic between two operations leaves the transaction usable if it is caught within.
 #[test]
 fn a_panic_caught_within_the_transaction_leaves_it_as_it_was() {
     let db = database();
@@ -248,7 +248,7 @@ fn a_panic_caught_within_the_transaction_leaves_it_as_it_was() {
     assert!(found.expect("readable"));
 }
 
-/// Who uses the database in a destructor while its task panics is told, and waits for nothing.
+/// A destructor that uses the database while its task panics gets an error, and does not wait.
 #[test]
 fn a_destructor_in_a_panicking_task_is_refused_not_held() {
     struct Last(Database, Arc<AtomicBool>);

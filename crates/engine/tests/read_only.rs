@@ -264,7 +264,7 @@ fn a_cache_that_is_gone_is_left_out() {
             db.close().expect("closed");
             assert!(!flash.exists(), "{}", design.name);
         }
-        // Who writes must say where the flash is.
+        // Opening for writing must say where the flash is.
         let error = small().design(*design).open(&path).expect_err("no flash");
         assert!(matches!(error, Error::InvalidOption { option: "flash", .. }), "{error}");
     }

@@ -29,7 +29,7 @@ fn create(path: &Path) -> Result<Database, Error> {
     Database::builder().memory(1 << 20).log_size(4 << 20).flash(flash, 2 << 20).create(path)
 }
 
-/// Runs `child` in a fork whose panics, of any thread, are told by how it ends.
+/// Runs `child` in a fork whose panics, of any thread, show in its exit status.
 fn fork(child: impl FnOnce() -> u8) -> u8 {
     static PANICS: AtomicU64 = AtomicU64::new(0);
     in_fork(|| {

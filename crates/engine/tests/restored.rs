@@ -152,7 +152,7 @@ fn home_and_log_of_an_earlier_moment_lose_nothing_beside_a_later_flash() {
         let restarts = ["warm", "map-log", "map-chunks", "map-segments", "map-zone", "lvr"];
         for names in restarts.map(|restart| (design, restart)) {
             for later in [Later::WritesAll, Later::WritesSome, Later::Reads] {
-                // Reads alone let go of copies that are nowhere else (GUARANTEES).
+                // Reads alone drop copies that are nowhere else (GUARANTEES).
                 if design == "exclusive" && later == Later::Reads {
                     continue;
                 }

@@ -181,8 +181,8 @@ fn read_by(db: &Database, scan: impl FnOnce() -> Result<u64, Error>) -> (u64, u6
     (after.pages_read_ahead - before.pages_read_ahead, after.home_reads - before.home_reads)
 }
 
-/// The bugs: at the end of each inner node a scan asked for no more leaves until it had walked as
-/// many as it might have asked for; and in a full memory what was read ahead left before it was
+/// The bugs: at the end of each inner node a scan requested no more leaves until it had walked the
+/// number that it might have requested; and in a full memory what was read ahead left before it was
 /// reached, since what the scan had passed counted as used twice.
 #[test]
 fn a_scan_of_more_than_memory_reads_nearly_all_of_it_ahead() {

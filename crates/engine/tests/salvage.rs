@@ -254,7 +254,7 @@ fn judge(
     assert!(found.state == State::Whole || !found.told.is_empty(), "{name}: nothing is told");
 }
 
-/// A dump with damage is told, and never makes `load` panic.
+/// A dump with damage is reported, and never makes `load` panic.
 #[test]
 fn a_dump_that_came_to_harm_is_told() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,6 @@
-//! Flash files whose file system does not answer while a database opens. A lease stands for that:
-//! who opens a file on which another one has a lease waits in the kernel until it is given back.
+//! Flash files whose file system does not answer while a database opens. A lease stands for that: a
+//! process that opens a file on which another one has a lease waits in the kernel until it is given
+//! back.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -15,7 +16,7 @@ use terrace_policy::designs;
 const ROWS: TableDef<u64, u64> = TableDef::new("rows");
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A file that nobody can open.
+/// A file that no process can open.
 struct Leased(#[expect(dead_code, reason = "it has the lease")] File);
 
 impl Leased {
@@ -85,7 +86,7 @@ fn a_cache_whose_file_system_does_not_answer_is_done_without() {
         db.close().expect("a good disk");
     });
     drop(leased);
-    // It answers again. Those who were left behind let go of it first.
+    // It answers again. The threads that were left behind let go of it first.
     let begun = Instant::now();
     let db = loop {
         match case.builder(FlashRole::Cache).open(&case.path) {

@@ -65,7 +65,7 @@ fn a_snapshot_neither_waits_nor_is_waited_for() {
         let mut rows = writer.open_table(ROWS).expect("there");
         rows.insert(1, 11).expect("no reader is in the way");
         rows.insert(2, 20).expect("no reader is in the way");
-        // Of the same task, which would be told if it had to wait.
+        // Of the same task, which would get an error if it had to wait.
         let late = db.begin_read().expect("open");
         assert_eq!((seen(&late, 1), seen(&late, 2)), (Some(10), None));
         writer.commit(Durability::None).expect("room");
@@ -164,7 +164,7 @@ fn a_snapshot_beyond_its_memory_is_ended_and_told_and_no_writer_waits() {
 }
 
 /// The bug: what was kept of a large transaction did not fit what its rows became once no snapshot
-/// was left that could see them, and who held one that was ended panicked.
+/// was left that could see them, and a reader with an ended snapshot panicked.
 #[test]
 fn a_snapshot_that_was_ended_looks_at_rows_of_which_too_little_is_kept() {
     in_world(7, 0, || {

@@ -1,4 +1,4 @@
-//! A stopped engine: every caller is told the first cause, and no reader sees what was never
+//! A stopped engine: every caller gets the first cause, and no reader sees what was never
 //! committed.
 
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn all_answers(db: Database, open: [terrace::WriteTransaction; 2]) -> Vec<String
 
 #[test]
 fn every_caller_is_told_the_first_cause_of_a_failed_log() {
-    // The cause was dropped: all that anyone got was "an earlier write failed".
+    // The cause was dropped: the only error left was "an earlier write failed".
     in_world(1, || {
         let rig = Rig::new();
         let db = rig.create();
@@ -160,7 +160,7 @@ fn after_a_failed_log_write_nobody_reads_what_was_never_committed() {
 }
 
 /// Threads that read and write until `db` stops; those that write take all back again. Returns the
-/// greatest value that anyone read.
+/// greatest value that any transaction read.
 fn race(rig: &Rig, db: &Database) -> u64 {
     const PATIENCE: Duration = Duration::from_secs(60);
     let (greatest, rounds) = (AtomicU64::new(0), AtomicU64::new(0));

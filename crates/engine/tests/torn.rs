@@ -66,7 +66,7 @@ fn churn(db: &Database, seed: u64) {
 
 #[test]
 fn a_page_that_a_failed_write_has_torn_is_made_good() {
-    // While one writer was told that home had failed, others went on and began the half of the
+    // While one writer got the error that home had failed, others went on and began the half of the
     // doublewrite area anew in which the copy of the torn page was: it never opened again.
     for seed in 0..30 {
         let config = VirtualConfig { seed, switch_one_in: 3, cores: 2, stack_bytes: 256 << 10 };

@@ -1,6 +1,7 @@
 //! Transactions through the public API: isolation, rollback, savepoints, tables, full devices.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace::{Database, Devices, Durability, Error, Nanos, TableDef, World, WriteTransaction};
 use terrace_device::model::{Preset, build};
@@ -89,8 +90,8 @@ fn tables_come_and_go_with_their_transactions() {
     });
 }
 
-/// A table that was opened before is found again without its name. Who finds it must find the one
-/// that has the name now: each is made with a row, and rows come only with that one.
+/// A table that was opened before is found again without its name. A transaction that finds it must
+/// find the one that has the name now: each is made with a row, and rows come only with that one.
 #[test]
 fn a_table_opened_again_is_the_one_that_has_its_name() {
     const TASKS: u64 = 6;
@@ -187,7 +188,8 @@ fn write_skew_does_not_happen() {
     }
 }
 
-/// Whoever has counted a range finds the same count again, whatever others insert and delete.
+/// A transaction that has counted a range finds the same count again, whatever others insert and
+/// delete.
 #[test]
 fn phantoms_do_not_appear() {
     for seed in 0..20 {
@@ -484,8 +486,8 @@ fn transfers_keep_the_sum() {
     }
 }
 
-/// The bug: the one transaction too many was told that the lock table is full, though nobody had
-/// locked anything.
+/// The bug: the one transaction too many got the error that the lock table is full, though no
+/// transaction had locked anything.
 #[test]
 fn a_transaction_too_many_is_told_how_many_there_may_be() {
     in_world(1, || {
@@ -500,4 +502,56 @@ fn a_transaction_too_many_is_told_how_many_there_may_be() {
         open.pop();
         drop(db.begin_write().expect("room for one"));
     });
+}
+
+/// The bug: a writer that was about to wait for the lock of a table split a leaf for its row first,
+/// and a check of the table, which had that lock, said that the table was damaged.
+#[test]
+fn a_check_beside_writers_finds_no_damage() {
+    const BLOBS: TableDef<u64, &[u8]> = TableDef::new("blobs");
+    const TASKS: u64 = 3;
+    let mut checks = 0;
+    for seed in 0..12 {
+        checks += in_world(seed, || {
+            // So little that a check waits for home between two pages.
+            let devices = Devices { home: memory(64 << 20), flash: None, log: memory(16 << 20) };
+            let builder = Database::builder().memory(256 << 10).devices(devices);
+            let db = builder.create_on_devices().expect("memory is there");
+            db.write(|txn| txn.open_table(BLOBS).map(drop)).expect("room");
+            let running = Arc::new(AtomicU64::new(TASKS));
+            let writers = (0..TASKS).map(|number| {
+                let (db, running) = (db.clone(), Arc::clone(&running));
+                World::current().spawn("writes", move || {
+                    let mut prng = Prng::from_seed(seed * TASKS + number);
+                    for round in 0..200 {
+                        let len = prng.below(if round % 4 == 0 { 20_000 } else { 3_000 });
+                        let keys: Vec<u64> =
+                            (0..1 + prng.below(8)).map(|_| prng.below(500)).collect();
+                        let refuses = prng.below(6) == 0;
+                        let done = db.write_with(Durability::None, |txn| {
+                            let mut blobs = txn.open_table(BLOBS)?;
+                            for key in &keys {
+                                match round / 50 % 2 {
+                                    0 => blobs.insert(*key, &vec![7; len as usize])?,
+                                    _ => blobs.remove(*key).map(drop)?,
+                                }
+                            }
+                            if refuses { Err(Error::Closed) } else { Ok(()) }
+                        });
+                        assert!(done.is_ok() || refuses, "{done:?}");
+                    }
+                    running.fetch_sub(1, Ordering::Relaxed);
+                })
+            });
+            let writers: Vec<_> = writers.collect();
+            let mut checks = 0;
+            while running.load(Ordering::Relaxed) > 0 {
+                db.check().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                checks += 1;
+            }
+            writers.into_iter().for_each(|writer| writer.join());
+            checks
+        });
+    }
+    assert!(checks > 100, "{checks}");
 }

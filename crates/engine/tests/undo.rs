@@ -1,8 +1,8 @@
-//! Rollbacks while home fails reads: what was undone is undone, and what was not is told.
+//! Rollbacks while home fails reads: what was undone is undone, and what was not is reported.
 //!
-//! The home is a modelled device that fails one read in so many, once each: so many that now and
-//! then one fails as often as it is tried. Memory is a small part
-//! of the data, so that a rollback reads pages.
+//! The home is a modelled device that fails a share of the reads, once each: enough that now and
+//! then one fails as often as it is tried. Memory is a small part of the data, so that a rollback
+//! reads pages.
 
 use std::sync::Arc;
 

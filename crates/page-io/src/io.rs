@@ -79,7 +79,7 @@ impl<'a> PageIo<'a> {
     /// on. A write that is not answered in time keeps a share in `staging`, and nothing is copied
     /// for it.
     pub fn write_staged(offset: u64, staging: &'a Arc<Staging>, range: Range<usize>) -> PageIo<'a> {
-        // Nobody changes what is shared: `Staging::pages_mut` wants it alone.
+        // Shared staging does not change: `Staging::pages_mut` needs it unshared.
         let buf = IoBuf::from_ref(&staging.pages().as_flattened()[range]);
         let owner: MemoryOwner = Arc::clone(staging) as _;
         PageIo { owner: Some(owner), ..PageIo::new(Op::Write, offset, vec![buf]) }
@@ -111,7 +111,7 @@ pub fn run(device: &dyn Device, ios: Vec<PageIo<'_>>) -> io::Result<()> {
     run_beside(device, ios, || ()).1
 }
 
-/// As `run`, with `work` done while the device is at it.
+/// As `run`, with `work` done while the device serves it.
 pub fn run_beside<T>(
     device: &dyn Device,
     ios: Vec<PageIo<'_>>,

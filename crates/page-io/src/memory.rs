@@ -25,14 +25,14 @@ pub struct Memory {
     pages: usize,
 }
 
-// SAFETY: `Memory` owns its allocation as a `Box` would; who may touch which page is decided by
-// whoever asks for its address (latches, for frames), or by `&mut` (`Staging`).
+// SAFETY: `Memory` owns its allocation as a `Box` would; which task may touch which page is decided
+// by the code that takes its address (latches, for frames), or by `&mut` (`Staging`).
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Room for `pages` pages, or `None` if there is not so much memory.
+    /// Room for `pages` pages, or `None` if there is not enough memory.
     ///
     /// # Panics
     ///
@@ -57,11 +57,11 @@ impl Memory {
         Some(Memory { base, layout, start, pages })
     }
 
-    /// The address of page `at`. Who may read or write there is for the caller to decide.
+    /// The address of page `at`. The caller decides which task may read or write there.
     ///
     /// # Panics
     ///
-    /// If there are not so many pages.
+    /// If `at` is not less than the number of pages.
     #[inline]
     #[must_use]
     pub fn page(&self, at: usize) -> *mut PageBuf {
@@ -81,8 +81,8 @@ impl Memory {
     }
 }
 
-/// Has the processor fetch `bytes` of a page from offset `at` on, as far as they are in it: for who
-/// has something else to do before it reads them.
+/// Has the processor fetch `bytes` of a page from offset `at` on, as far as they are in it: for a
+/// caller that has something else to do before it reads them.
 #[inline]
 pub fn prefetch(page: &PageBuf, at: usize, bytes: usize) {
     let wanted = page.get(at..(at + bytes).min(PAGE_SIZE)).unwrap_or_default();
@@ -114,7 +114,7 @@ fn advise_huge(_start: *mut u8, _bytes: usize) {}
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and nobody else frees it.
+        // SAFETY: allocated with this layout, and nothing else frees it.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }

@@ -19,7 +19,7 @@ pub enum AccessClass {
     Sequential,
 }
 
-/// How a page is told to be sequential [S0 2.2].
+/// How a sequential page is recognized [S0 2.2].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Classifier {
     /// It was fetched by read-ahead: right for 82% of pages.

@@ -129,7 +129,7 @@ pub fn two_step(pages: &[Demand], room: Room, costs: &Costs) -> Vec<Placed> {
 pub fn optimal(pages: &[Demand], room: Room, costs: &Costs) -> Vec<Placed> {
     let columns = room.flash + 1;
     let states = (room.memory + 1) * columns;
-    // Least cost of the pages so far within so much room, and the choices that led there.
+    // Least cost of the pages so far within each amount of room, and the choices that led there.
     let mut least = vec![0.0; states];
     let mut choices = vec![Placed::Home; states * pages.len()];
     for (demand, choices) in pages.iter().zip(choices.chunks_mut(states)) {

@@ -69,7 +69,7 @@ impl Background {
         for task in tasks {
             task.join();
         }
-        // A panic that drops the pool kills the world at the first wait: nobody ends after that.
+        // A panic that drops the pool kills the world at the first wait: no task ends after that.
         while !dead() && self.errands.load(Ordering::Acquire) > 0 {
             sleep(CLOSING_NAP);
         }

@@ -12,7 +12,8 @@
 //!   page, and a store or two. Only a miss takes the lock of the page's partition.
 //! - Frames, slots and the directory belong to partitions by the hash of the page [S0 3.3.4].
 //! - After a failed write or sync of home the pool takes no more changes; reads go on.
-//! - What of the flash is used again after an opening is the restart's to say (`restart`).
+//! - What of the flash is used again after an opening is the restart method's to decide
+//!   (`restart`).
 //!
 //! Its tasks sleep until there is work:
 //!
@@ -25,7 +26,7 @@
 //! | restart | what the restart waits for | `Keeper::run` |
 //! | redo | an opening that owes pages | `drain_owed_gently` |
 //!
-//! Orders that the rest relies on are told where they are made: `dirty` (modify), `write_out`
+//! Orders that the rest relies on are described where they are made: `dirty` (modify), `write_out`
 //! (eviction and checkpoint), `cleaner`.
 
 use std::sync::atomic::Ordering;
@@ -176,7 +177,7 @@ impl BufferPool {
         Ok(self)
     }
 
-    /// Recovery is over: starts the cleaner, and what the restart does in the background [S3
+    /// Recovery is over: starts the cleaner, and what the restart method does in the background [S3
     /// III-D6, Pitfall 2].
     pub fn begin(self: &Arc<BufferPool>) {
         self.restart.recovered();

@@ -39,15 +39,15 @@ use crate::shares::{SlotTable, TierShares};
 use crate::{PoolConfig, PoolError};
 use terrace_restart::{FlashLayout, FlashRecovery, keeper_of};
 
-/// With so many slots, partitions are built side by side.
+/// From this number of slots on, partitions are built in parallel.
 const SIDE_BY_SIDE_SLOTS: u32 = 1 << 20;
 /// Slots of a batch (B2): more than memory serves at once, less than the cache nearest holds.
 const BATCH_SLOTS: u32 = 64;
 
-/// Who pays for the memory that the books of the flash tier take.
+/// Where the memory that the books of the flash tier take comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metadata {
-    /// Nobody: it is beside the frames, as in the papers' comparisons but one.
+    /// It is in addition to the frames, as in all but one of the papers' comparisons.
     Free,
     /// The frames: there are fewer, and together they take what was asked for.
     Charged,
@@ -76,7 +76,7 @@ struct Found {
     image: Image,
 }
 
-/// A partition, and the slots, over all partitions, whose copies gave way to newer ones.
+/// A partition, and the slots, over all partitions, whose copies newer ones replaced.
 type Built = (Partition, Vec<(u32, PageId)>);
 
 impl Plan {
@@ -113,7 +113,7 @@ impl Plan {
         }
     }
 
-    /// All partitions in order, and the slots whose copies gave way to newer ones, or cannot be
+    /// All partitions in order, and the slots whose copies newer ones replaced, or which cannot be
     /// kept.
     pub fn build(self: Arc<Plan>, world: &World) -> (Box<[Partition]>, Vec<(u32, PageId)>) {
         let is_large = self.recovery.is_some() && self.layout.slots >= SIDE_BY_SIDE_SLOTS;
@@ -161,7 +161,7 @@ impl Plan {
         partition_bytes(frames, &table)
     }
 
-    /// A table of so many slots, of a partition with so many frames.
+    /// The table of a partition; `counts` are its slots and frames.
     fn table(&self, counts: (u32, u32)) -> SlotTable {
         let order = AnyOrder::new(counts, &self.rules, &self.shares);
         SlotTable::new(counts.0, order, &self.rules, &self.shares)
@@ -255,7 +255,7 @@ impl Plan {
         // A page that hashes to another partition was never here.
         let is_here = hash.partition(self.partitions as usize) == at as usize;
         // Another design may have left pages that this one cannot keep; the log has them. The table
-        // must not go on to name them: they change, and nobody would tell it.
+        // must not go on to name them: they change, and no event would tell it.
         let may_be = image.newer.is_none() || self.rules.design.keeps_dirty_on_flash();
         let is_kept = is_here && may_be;
         Some(if is_kept { Ok(Found { slot, hash, image }) } else { Err(image.page) })
@@ -263,7 +263,8 @@ impl Plan {
 }
 
 impl PoolConfig {
-    /// Bytes that the books of the flash tier will take (M1), over a home of so many pages.
+    /// Bytes that the books of the flash tier will take (M1), over a home of the given number of
+    /// pages.
     #[must_use]
     pub fn metadata_bytes(&self, home_pages: u64) -> u64 {
         let slots = if self.design.uses_flash() { self.flash_slots } else { 0 };
@@ -294,8 +295,8 @@ impl PoolConfig {
         of_partitions + of_temperatures + of_others as u64
     }
 
-    /// Takes the books of the flash tier from the frames, if they are to pay for them: to be called
-    /// once, when all else is set, for a home of so many pages.
+    /// Takes the books of the flash tier from the frames, if they are charged for them: to be
+    /// called once, when all else is set, for a home of the given number of pages.
     ///
     /// # Errors
     ///
@@ -309,7 +310,7 @@ impl PoolConfig {
             u64::from(self.frames).checked_sub(frames).filter(|&left| left >= FRAMES_LEFT_MIN);
         let what = "the books of the flash tier take all of the memory: a smaller flash, or more \
                     memory, or leave them uncharged";
-        self.frames = left.ok_or(PoolError::Config { what })? as u32;
+        self.frames = left.ok_or(PoolError::Config { option: "metadata", what })? as u32;
         Ok(())
     }
 }

@@ -13,13 +13,14 @@ use terrace_tier::{LogRules, LogSizes, Mutation, Mutations};
 
 /// The largest number of frames and slots in one partition: an index and a tag share 32 bits.
 pub(crate) const PARTITION_PLACES_MAX: u32 = (1 << 24) - 1;
-/// There are fewer partitions rather than groups of an append log that take more than one of so
-/// many frames.
+/// A group of an append log takes at most one in this number of a partition's frames; otherwise
+/// there are fewer partitions.
 const FRAMES_PER_GROUP: u32 = 64;
-/// A warm flash tier counts for more than so many times as many partitions.
+/// The partitions of a warm flash tier are kept, unless more than this many times their number are
+/// wanted.
 const PARTITIONS_KEPT: u32 = 4;
 
-/// Everything that a pool can be told. `PoolConfig::default()` is a small pool without flash.
+/// All settings of a pool. `PoolConfig::default()` is a small pool without flash.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
     /// Frames of memory, in pages.
@@ -39,7 +40,7 @@ pub struct PoolConfig {
     pub restart: Restart,
     /// What the flash tier is to its database: a cache, or a part of it.
     pub flash_role: FlashRole,
-    /// How the restart keeps its table.
+    /// How the restart method keeps its table.
     pub restart_tuning: RestartTuning,
     /// Slots on the flash device, in pages; zero if the design uses no flash.
     pub flash_slots: u32,
@@ -47,7 +48,7 @@ pub struct PoolConfig {
     pub tau: f64,
     /// Throttle: with more requests than this queued, the flash is bypassed [S0 3.3.2].
     pub mu: usize,
-    /// Whether reads that flash could serve go home while it is the busier device.
+    /// Whether reads that flash could serve are served by home while flash is the busier device.
     pub spill: Spill,
     /// Partitions of directory, frames and slots [S0 3.3.4]; fewer if frames are few.
     pub partitions: u32,
@@ -75,8 +76,8 @@ pub struct PoolConfig {
     pub tac: TacConfig,
     /// The most pages that designs with an append log write, or evict, as one group.
     pub append_group: u32,
-    /// The design that picks itself takes its next choice after so many misses, whatever it costs;
-    /// for tests.
+    /// The design that picks itself takes its next choice after this number of misses, whatever it
+    /// costs; for tests.
     #[doc(hidden)]
     pub forced_choice_misses: Option<u64>,
     /// Options of FASC.
@@ -108,8 +109,8 @@ pub enum Spill {
     AsDesigned,
     /// What flash has is read there, but for the throttle.
     Never,
-    /// While requests wait for the flash and home has little to do, reads of pages that both have
-    /// go home.
+    /// While requests wait for the flash and home has little to do, home serves reads of pages that
+    /// both have.
     WhenFlashIsBusy,
 }
 
@@ -131,7 +132,7 @@ pub struct TacConfig {
     pub rule: TacRule,
     /// What a hit on flash saves.
     pub costs: SavedCosts,
-    /// Page requests after which temperatures are halved; zero for as many as there are slots.
+    /// Page requests after which temperatures are halved; zero for the number of slots.
     pub aging_requests: u64,
     /// Tasks that write admitted pages.
     pub writers: u32,
@@ -153,7 +154,7 @@ impl Default for TacConfig {
 /// The choices of FASC [S2 4, 5].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FascConfig {
-    /// Pages of a block, which is written whole: as many victims of memory gather first.
+    /// Pages of a block, which is written whole, once that many victims of memory have gathered.
     pub block_pages: u32,
     /// Page requests in a window: what is used in none of the last two is not hot.
     pub window_requests: u64,
@@ -256,54 +257,55 @@ impl PoolConfig {
 
     /// Checks every value, and the devices' sizes against them.
     pub(crate) fn validate(&self, flash_bytes: Option<u64>) -> Result<(), PoolError> {
-        let bad = |what| Err(PoolError::Config { what });
+        let bad = |option, what| Err(PoolError::Config { option, what });
         let share = 0.0..=1.0;
         let uses_flash = self.design.uses_flash();
         let flash_bytes_min = FlashLayout::new(self.flash_slots, self.restart.kind).bytes();
         match () {
             () if self.restart.refusal(&self.design).is_some() => {
-                bad(self.restart.refusal(&self.design).expect("a reason"))
+                bad("restart", self.restart.refusal(&self.design).expect("a reason"))
             }
-            () if self.flash_role.refusal(&self.design, &self.restart).is_some() => {
-                bad(self.flash_role.refusal(&self.design, &self.restart).expect("a reason"))
-            }
+            () if self.flash_role.refusal(&self.design, &self.restart).is_some() => bad(
+                "flash_role",
+                self.flash_role.refusal(&self.design, &self.restart).expect("a reason"),
+            ),
             () if self.restart_tuning.flaw().is_some() => {
-                bad(self.restart_tuning.flaw().expect("a flaw"))
+                bad("restart_tuning", self.restart_tuning.flaw().expect("a flaw"))
             }
-            () if self.frames == 0 => bad("frames must not be zero"),
-            () if !share.contains(&self.tau) => bad("tau must be a share"),
-            () if !share.contains(&self.lambda) => bad("lambda must be a share"),
-            () if self.partitions == 0 => bad("partitions must not be zero"),
-            () if self.alpha == 0 => bad("alpha must not be zero"),
-            () if self.cleaner_ios == 0 => bad("cleaner_ios must not be zero"),
+            () if self.frames == 0 => bad("frames", "must not be zero"),
+            () if !share.contains(&self.tau) => bad("tau", "must be a share"),
+            () if !share.contains(&self.lambda) => bad("lambda", "must be a share"),
+            () if self.partitions == 0 => bad("partitions", "must not be zero"),
+            () if self.alpha == 0 => bad("alpha", "must not be zero"),
+            () if self.cleaner_ios == 0 => bad("cleaner_ios", "must not be zero"),
             () if self.clean_age.is_some_and(|age| age < PoolConfig::CLEAN_AGE_MIN) => {
-                bad("clean_age must be at least 64 KiB of log")
+                bad("clean_age", "must be at least 64 KiB of log")
             }
             () if self.costs.is_some_and(|costs| !costs.are_positive()) => {
-                bad("costs must be numbers above zero")
+                bad("costs", "must be numbers above zero")
             }
             () if !(1..=PoolConfig::APPEND_GROUP_MAX).contains(&self.append_group) => {
-                bad("append_group must be between 1 and 1024")
+                bad("append_group", "must be between 1 and 1024")
             }
-            () if self.fasc.flaw().is_some() => bad(self.fasc.flaw().expect("a flaw")),
+            () if self.fasc.flaw().is_some() => bad("fasc", self.fasc.flaw().expect("a flaw")),
             () if self.flash_writes_per_day == Some(0) => {
-                bad("flash_writes_per_day must not be zero: a design without flash is `no-ssd`")
+                bad("flash_writes_per_day", "must not be zero: a design without flash is `no-ssd`")
             }
-            () if self.buf_write_pages == 0 => bad("buf_write_pages must not be zero"),
-            () if self.evict_batch == 0 => bad("evict_batch must not be zero"),
-            () if self.tac.writers == 0 => bad("tac.writers must not be zero"),
-            () if uses_flash && flash_bytes.is_none() => bad("the design needs a flash device"),
+            () if self.buf_write_pages == 0 => bad("buf_write_pages", "must not be zero"),
+            () if self.evict_batch == 0 => bad("evict_batch", "must not be zero"),
+            () if self.tac.writers == 0 => bad("tac.writers", "must not be zero"),
+            () if uses_flash && flash_bytes.is_none() => bad("design", "it needs a flash device"),
             () if uses_flash && self.flash_slots < self.partitions_count() => {
-                bad("flash_slots must be at least the number of partitions")
+                bad("flash_slots", "must be at least the number of partitions")
             }
             () if uses_flash && flash_bytes.is_some_and(|bytes| bytes < flash_bytes_min) => {
-                bad("the flash device is smaller than its slots")
+                bad("flash_slots", "the flash device is smaller than its slots")
             }
             () if self.frames.div_ceil(self.partitions_count())
                 + self.flash_slots.div_ceil(self.partitions_count())
                 >= PARTITION_PLACES_MAX =>
             {
-                bad("more partitions are needed for so many frames and slots")
+                bad("partitions", "must be more for this number of frames and slots")
             }
             () => Ok(()),
         }
@@ -324,7 +326,7 @@ impl PoolConfig {
             || self.spills()
     }
 
-    /// Whether reads that flash could serve may go home: as asked for, or what the design does.
+    /// Whether home may serve reads that flash could serve: as asked for, or what the design does.
     #[must_use]
     pub fn spills(&self) -> bool {
         let wanted = match self.spill {
@@ -352,7 +354,7 @@ impl PoolConfig {
         self.partitions.min(self.frames / frames_min).max(1)
     }
 
-    /// Whether there are frames for so many partitions, not too many, and slots.
+    /// Whether there are frames and slots for this number of partitions, and none gets too many.
     fn suits(&self, partitions: u32) -> bool {
         let frames_max = self.frames / PARTITION_FRAMES_MIN;
         (1..=frames_max.min(self.flash_slots)).contains(&partitions)
@@ -411,7 +413,7 @@ impl PoolConfig {
         }
     }
 
-    /// What a restart is told of the pool.
+    /// What a restart method is told of the pool.
     #[must_use]
     pub fn of_restart(&self) -> Settings {
         Settings {

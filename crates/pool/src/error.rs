@@ -121,11 +121,13 @@ pub enum PoolError {
         /// The page that was asked for.
         page: PageId,
     },
-    /// The system has no memory for so many frames. Ask for fewer.
+    /// The system has no memory for this number of frames. Ask for fewer.
     NoMemory,
     /// The configuration cannot work. Change the value named.
     Config {
-        /// Which value, and what it must be.
+        /// The value.
+        option: &'static str,
+        /// What is wrong with it.
         what: &'static str,
     },
 }
@@ -151,7 +153,9 @@ impl fmt::Display for PoolError {
             PoolError::Journal { source } => write!(f, "the log cannot be written: {source}"),
             PoolError::OutOfRange { page } => write!(f, "{page} lies beyond the end of home"),
             PoolError::NoMemory => f.write_str("the system has no memory for so many frames"),
-            PoolError::Config { what } => write!(f, "bad pool configuration: {what}"),
+            PoolError::Config { option, what } => {
+                write!(f, "bad pool configuration: {option}: {what}")
+            }
         }
     }
 }

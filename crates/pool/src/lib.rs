@@ -8,7 +8,7 @@
 //! `build`, which fills them, and `background`, which runs tasks; then the parts: `memory` with the
 //! requests for pages, `flow` with a page's way below memory, `durability` with the changes that
 //! home lacks, `devices` with flash and home, `watch` with what can be seen. The slots of flash are
-//! `terrace_tier`'s, and `shares` what they share; `site` is the pool as a restart sees it.
+//! `terrace_tier`'s, and `shares` what they share; `site` is the pool as a restart method sees it.
 
 mod devices;
 mod durability;

@@ -1,4 +1,4 @@
-//! The pool as a restart sees it, and the calls that tell a restart what becomes of the slots.
+//! The pool as a restart method sees it, and the calls that tell it what becomes of the slots.
 
 use std::io;
 use std::ops::Range;
@@ -108,13 +108,13 @@ impl TableLog for BufferPool {
     }
 }
 
-/// An error of the pool, on its way through a restart.
+/// An error of the pool, on its way through a restart method.
 fn of_pool(error: PoolError) -> TableError {
     TableError::Pool { cause: Arc::new(error) }
 }
 
-/// What `slot` of a table holds now. Transitions under way count as what a restart may rely on:
-/// READY and WRITING as nothing, READING as what is read, LAZYCLEANING as newer than home
+/// What `slot` of a table holds now. Transitions under way count as what a restart method may rely
+/// on: READY and WRITING as nothing, READING as what is read, LAZYCLEANING as newer than home
 /// [sources.R20].
 fn image_of(slots: &SlotTable, slot: u32) -> Option<Image> {
     if !slots.is_valid(slot) {

@@ -110,7 +110,7 @@ impl ExactCurve {
 pub enum Sampling {
     /// This share of the pages.
     Rate(f64),
-    /// At most so many pages.
+    /// At most this number of pages.
     Pages(u32),
 }
 
@@ -129,7 +129,7 @@ pub fn shards(references: &References, sampling: Sampling, seed: u64) -> Curve {
         if !sample.holds(page) {
             continue;
         }
-        // One request of the sample stands for so many.
+        // One request of the sample stands for this number.
         let weight = 1.0 / sample.rate();
         weight_sum += weight;
         let distance = distances.use_page(page);

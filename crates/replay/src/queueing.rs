@@ -1,8 +1,8 @@
-//! A closed system: so many clients, each of which asks one device after the other, without rest.
-//! Mean value analysis (Reiser and Lavenberg 1980).
+//! A closed system: a fixed number of clients, each of which requests from one device after the
+//! other, without rest. Mean value analysis (Reiser and Lavenberg 1980).
 //!
-//! - Idea: whoever arrives at a device finds the queue that a system with one client fewer has on
-//!   average.
+//! - Idea: a request that arrives at a device finds the queue that a system with one client fewer
+//!   has on average.
 //! - Q1: throughput is at most one over the largest demand, and at most the clients over the sum.
 //! - Assumes: a device serves as fast with a short queue as with a long one, and what a client
 //!   does at one device does not depend on the others.
@@ -47,7 +47,7 @@ mod tests {
         for (clients, demands) in [(2, [1.0, 0.5]), (6, [1.0, 0.9]), (5, [0.2, 1.0])] {
             let mut prng = fastrand::Rng::with_seed(9);
             let mut draw = |mean: f64| -mean * (1.0 - prng.f64()).ln();
-            // The end of what each device serves, and who waits there.
+            // The end of what each device serves, and the clients that wait there.
             let mut queues = [VecDeque::from(vec![(); clients]), VecDeque::new()];
             let mut ends = [draw(demands[0]), f64::INFINITY];
             let (mut now, mut served) = (0.0, 0u32);

@@ -78,7 +78,7 @@ impl Sample {
     ///
     /// # Panics
     ///
-    /// If there are not so many samples without extents in common.
+    /// If there is not this number of samples without extents in common.
     #[must_use]
     pub fn of_extents(
         references: &References,

@@ -83,7 +83,7 @@ impl ServiceTimes {
             random_read_s: random(Op::Read).0,
             sequential_read_s: sequential(Op::Read),
             random_write_s,
-            // With others in the queue, nobody waits until the next sector comes round again.
+            // With others in the queue, no request waits until the next sector comes round again.
             sequential_write_s: if outstanding > 1 { alone_s.min(random_write_s) } else { alone_s },
             run_write_s: (run_s - random_write_s).max(0.0) / (RUN_PAGES - 1) as f64,
             write_amplification,
@@ -114,7 +114,7 @@ impl ServiceTimes {
     }
 }
 
-/// Seconds for a request, random with so many outstanding or sequential, and the write
+/// Seconds for a request, random with the given number outstanding, or sequential, and the write
 /// amplification so far.
 fn measure(spec: &Spec, page_bytes: u64, op: Op, random: Option<u32>) -> (f64, f64) {
     let len = u64::from(spec.members) * MEMBER_BYTES;

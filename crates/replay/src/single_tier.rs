@@ -18,7 +18,7 @@ pub(crate) const AHEAD_REQUESTS: usize = 32;
 /// TAC's bands unless others are asked for: 50 to 100 are "a good choice" [S4 3.3].
 pub const BANDS: Bands = Bands { count: 64, order: BandOrder::Lru };
 
-/// What chooses who leaves.
+/// What chooses the page that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// A policy that knows the past.

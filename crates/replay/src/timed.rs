@@ -20,7 +20,7 @@ use terrace_rt::{Prng, Virtual, VirtualConfig};
 const RUN_PAGES_MAX: usize = 32;
 /// Writes home that are handed to the tasks that keep them outstanding, at most.
 const BATCH_WRITES_MAX: usize = 1 << 14;
-/// Pages that can be told apart.
+/// The most pages that can be distinguished.
 const PAGES_MAX: u32 = 1 << 29;
 
 /// A request.
@@ -282,7 +282,7 @@ impl Clock<'_> {
         at
     }
 
-    /// Writes `runs`, begun in their order, so many outstanding.
+    /// Writes `runs`, begun in their order, with the configured number outstanding.
     fn write_together(&self, runs: Vec<(u64, usize)>) {
         let shared = Arc::new((runs, AtomicUsize::new(0)));
         let tasks: Vec<_> = (0..self.devices.outstanding)
@@ -313,7 +313,7 @@ impl Clock<'_> {
         1 + behind.take(most - 1).count()
     }
 
-    /// Where on flash so many pages lie.
+    /// A random place on flash for `pages` pages.
     fn anywhere(&mut self, pages: usize) -> u64 {
         let places = u64::from(self.devices.slots) + 1 - pages as u64;
         self.prng.below(places) * self.devices.page_bytes

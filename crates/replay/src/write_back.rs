@@ -2,9 +2,9 @@
 //!
 //! - Each write of a trace is appended to flash. When that is full, the pages are read from there,
 //!   wherever they lie, and written home in the order of their places, neighbours in one request.
-//! - B1: of a page that was written several times, the newest copy goes home, once.
-//! - B2: without flash every write goes home at once, one page each.
-//! - B3: what is on flash at the end goes home, too: all sizes write the same.
+//! - B1: of a page that was written several times, the newest copy is written home, once.
+//! - B2: without flash every write goes to home at once, one page each.
+//! - B3: what is on flash at the end is written home, too: all sizes write the same.
 
 use crate::places::Places;
 use crate::timed::{Ask, Asked};

@@ -163,7 +163,7 @@ impl FlashRecovery {
         }
     }
 
-    /// Whether the device could not be told what it holds: home must not believe it again.
+    /// Whether the device's header could not be written: home must not believe the device again.
     fn is_disowned(&self) -> bool {
         self.is_disowned
     }
@@ -269,7 +269,8 @@ impl FlashRecovery {
     }
 }
 
-/// The keeper of the restart that `settings` names, which goes on from what `recovery` found.
+/// The keeper of the restart method that `settings` names, which goes on from what `recovery`
+/// found.
 #[must_use]
 pub fn keeper_of(
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! The header of the flash device: whose tier it is.
+//! The header of the flash device: which database its tier belongs to.
 //!
 //! ```text
 //! offset size field

@@ -1,4 +1,4 @@
-//! The hooks through which a restart follows the states of the slots.
+//! The hooks through which a restart method follows the states of the slots.
 //!
 //! ```text
 //! take a slot        before the write      after it            the page changes      cleaned
@@ -12,8 +12,8 @@
 //!   block. `before_writes` returns before the first byte is written into the slots; `harden`
 //!   before the latches go.
 //! - K3: a cache whose table cannot be written is given up: no slot is written from then on, the
-//!   next checkpoint has home forget the device, and until then the log tells what of the table is
-//!   no more.
+//!   next checkpoint has home forget the device, and until then the log tells which entries of the
+//!   table no longer hold.
 
 use terrace_page::{Lsn, PageId};
 pub use terrace_tier::{Freed, Held};
@@ -42,7 +42,7 @@ pub trait Keeper: Send + Sync {
     /// Home durably has the page of clean `slot`, which stays pinned until the table says so.
     fn unpin_later(&self, _site: &dyn Site, _slot: u32) {}
 
-    /// What was told of `slots` is to be made as durable as the restart wants it at once.
+    /// What was told of `slots` is to be made as durable as the restart method wants it at once.
     fn harden(&self, _site: &dyn Site, _slots: &[u32]) -> Result<(), TableError> {
         Ok(())
     }
@@ -51,7 +51,7 @@ pub trait Keeper: Send + Sync {
     fn wanted(&self) {}
 
     /// A checkpoint is between BEGIN_CHKPT and END_CHKPT; the oldest dirty LSN is known. Returns
-    /// the position of the journal that home should name, for the restart that has one.
+    /// the position of the journal that home should name, for the restart method that has one.
     fn checkpoint(&self, _site: &dyn Site) -> Result<u64, TableError> {
         Ok(0)
     }

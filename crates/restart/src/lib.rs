@@ -1,11 +1,12 @@
 //! Finding the flash tier warm again: what is kept beside the slots, and what is believed of it.
 //!
 //! Modules in reading order: `found`, what opening found on the device and what the log says of it;
-//! `rows`, which restart it is; then the restarts themselves, `forget`, `mmr`, `lbr`, `lvr` and
-//! `warm`. Below them: `keeper`, the hooks through which a restart follows the states of the slots;
-//! `recover`, what an opening asks of its table; `site`, the pool as a restart sees it; `settings`
-//! and `tuning`, what it is told; `images`, what is believed of the slots; `records`, those in the
-//! log; `header`, whose tier it is; `layout`, where things lie on the flash device.
+//! `rows`, which restart method it is; then the methods themselves, `forget`, `mmr`, `lbr`, `lvr`
+//! and `warm`. Below them: `keeper`, the hooks through which a method follows the states of the
+//! slots; `recover`, what an opening asks of its table; `site`, the pool as a method sees it;
+//! `settings` and `tuning`, what it is told; `images`, what is believed of the slots; `records`,
+//! those in the log; `header`, which database the tier belongs to; `layout`, where things lie on
+//! the flash device.
 //!
 //! ```text
 //!   look          adopt          load          the engine's analysis         BufferPool

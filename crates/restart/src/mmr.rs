@@ -23,7 +23,8 @@
 //! - M2: an entry lies in one sector, so a power cut leaves the old one or the new one; one with a
 //!   wrong checksum, or of another table, is FREE.
 //! - M3: a unit of the table has one write outstanding, which encodes the states of that moment
-//!   under the lock of their partition; whoever comes later finds its change covered, or writes.
+//!   under the lock of their partition; a task that comes later finds its change covered, or
+//!   writes.
 //! - M4: a slot is durable before its entry says that it holds something, and an entry before the
 //!   hook that hardens it returns.
 //! - M5: a table that cannot be written may go on to name what is no longer there. It is given up:
@@ -190,7 +191,7 @@ struct Unit {
     changes: AtomicU64,
     /// Of these, those that are.
     hardened: AtomicU64,
-    /// Held by whoever writes it.
+    /// Held by the task that writes it.
     writing: Mutex<()>,
 }
 
@@ -216,7 +217,7 @@ pub(super) struct MappedTable {
     is_given_up: AtomicBool,
     /// M5: from when the GIVEN_UP is durable.
     is_known: AtomicBool,
-    /// M5: held by whoever appends it.
+    /// M5: held by the task that appends it.
     giving_up: Mutex<()>,
 }
 
@@ -294,7 +295,7 @@ impl MappedTable {
         numbers.sort_unstable();
         numbers.dedup();
         numbers.retain(|&number| !self.units[number as usize].is_hardened());
-        // In ascending order, as everybody takes them.
+        // In ascending order, as all tasks take them.
         let mut units: Vec<_> = numbers
             .iter()
             .map(|&number| (number, self.units[number as usize].writing.lock()))

@@ -37,7 +37,7 @@ enum Logged {
     Table(Vec<u8>),
 }
 
-/// What the pool would be to a restart.
+/// What the pool would be to a restart method.
 struct Fake {
     device: Arc<SimDevice>,
     slots: LeafMutex<Vec<Option<Image>>>,

@@ -1,4 +1,4 @@
-//! Log records of the restarts: payloads of `Journal::log_flash`.
+//! Log records of the restart methods: payloads of `Journal::log_flash`.
 //!
 //! ```text
 //! offset size field

@@ -16,13 +16,13 @@ use super::warm::Resume;
 /// pool with less memory cannot be divided as the tier on flash is.
 pub const PARTITION_FRAMES_MIN: u32 = 64;
 
-/// Why the tier starts cold. One line for whoever opened the database.
+/// Why the tier starts cold. One line for the caller that opened the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColdStart {
     /// There is no flash device.
     NoDevice,
-    /// The restart is `forget`.
+    /// The restart method is `forget`.
     Forget,
     /// The device is new: its header is all zeroes.
     Blank,
@@ -35,7 +35,7 @@ pub enum ColdStart {
     /// The database was used without this device since, or the device with another copy of the
     /// database.
     OtherSession,
-    /// Its table was kept by another restart.
+    /// Its table was kept by another restart method.
     OtherRestart,
     /// It had another number of slots.
     OtherShape,

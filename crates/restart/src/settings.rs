@@ -1,4 +1,4 @@
-//! What a restart is told of the pool that it is to keep.
+//! What a restart method is told of the pool that it is to keep.
 
 use terrace_policy::{FlashRole, RestartKind};
 

@@ -3,7 +3,7 @@
 use terrace_page::PAGE_SIZE;
 use terrace_rt::Nanos;
 
-/// How the restarts of the ICDE 2013 paper harden their tables.
+/// How the restart methods of the ICDE 2013 paper harden their tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartTuning {
     /// MMR: bytes of the table that are written at once, around the entry that changed: a page of
@@ -22,10 +22,10 @@ pub struct RestartTuning {
     pub lvr_chunks_per_pause: u32,
     /// LVR: chunks after which a checkpoint's pass lets others run [S3 III-D2].
     pub lvr_chunks_per_yield: u32,
-    /// FaCE's map: a segment has one of so many parts of the slots. The paper's have 64,000 entries
-    /// [sources.U1], an eighth to a sixty-fourth of its tiers; here 16 [sources.R21].
+    /// FaCE's map: the number of segments that the slots are divided into. The paper's have 64,000
+    /// entries [sources.U1], an eighth to a sixty-fourth of its tiers; here 16 [sources.R21].
     pub map_segments: u32,
-    /// CAC's map: one of so many parts of the slots is in the eviction zone, beside those that are
+    /// CAC's map: one in this number of the slots is in the eviction zone, beside those that are
     /// free [sources.R21].
     pub map_zones: u32,
 }

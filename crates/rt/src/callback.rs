@@ -4,7 +4,7 @@
 //!   ask for anything, that very latch included, and would wait for ever. So it runs in
 //!   [`callback`], and whatever may wait asks [`in_callback`] before it does.
 //! - C2: it is told by task, not by thread: code of a caller may let other tasks run meanwhile.
-//! - Cost: who is in no callback, in a thread where no other task is in one, pays one load.
+//! - Cost: a task in no callback, in a thread where no other task is in one, pays one load.
 
 use std::cell::{Cell, RefCell};
 

@@ -9,12 +9,13 @@
 //!
 //! - A1: EXCLUSIVE excludes a shared count above zero.
 //! - A2: while a task is parked on the word, PARKED is set, or a task that was woken has not run
-//!   yet. Whoever was parked takes the latch with PARKED set, or parks again, or wakes the next
+//!   yet. A task that was parked takes the latch with PARKED set, or parks again, or wakes the next
 //!   and gives up: all keep A2.
-//! - A3: WRITER keeps newcomers from the shared mode, INSIST from both; who was parked may pass.
-//!   A writer sets WRITER when it parks. Who was woken, and found that a newcomer had been quicker,
-//!   sets INSIST and parks again: so nobody is overtaken for ever, though most often a newcomer
-//!   saves a switch. Whoever set a mark clears it when it takes the latch or gives up.
+//! - A3: WRITER keeps newcomers from the shared mode, INSIST from both; a task that was parked may
+//!   pass. A writer sets WRITER when it parks. A task that was woken, and found that a newcomer had
+//!   been quicker, sets INSIST and parks again: so no task is overtaken for ever, though most often
+//!   a newcomer saves a switch. The task that set a mark clears it when it takes the latch or gives
+//!   up.
 //! - A4: the version grows at each release of the exclusive mode, and only there.
 //! - A5: a release fence follows each taking of the exclusive mode, for optimistic readers.
 //! - A release touches the word once; after it the latch may be freed by another owner.
@@ -64,7 +65,7 @@ impl Latch {
 
     /// As [`Latch::lock_shared`], but only while `still` holds: it is asked before each wait, and
     /// false means that the latch was not taken. What `still` reads must change under the exclusive
-    /// mode only; then nobody waits for a latch whose meaning has changed.
+    /// mode only; then no task waits for a latch whose meaning has changed.
     #[inline]
     pub fn lock_shared_while(&self, still: impl Fn() -> bool) -> bool {
         word::maybe_switch();
@@ -87,7 +88,7 @@ impl Latch {
         }
     }
 
-    /// Takes the exclusive mode; waits until nobody holds the latch.
+    /// Takes the exclusive mode; waits until no task holds the latch.
     #[inline]
     pub fn lock_exclusive(&self) {
         self.lock_exclusive_while(|| true);
@@ -114,7 +115,7 @@ impl Latch {
         self.release_exclusive(VERSION_ONE, 0);
     }
 
-    /// Turns the exclusive mode into the shared one; the version grows. Nobody gets in between.
+    /// Turns the exclusive mode into the shared one; the version grows. No task gets in between.
     #[inline]
     pub fn downgrade(&self) {
         self.release_exclusive(VERSION_ONE, SHARED_ONE);
@@ -137,28 +138,28 @@ impl Latch {
         }
     }
 
-    /// Whether somebody holds the exclusive mode now.
+    /// Whether a task holds the exclusive mode now.
     #[inline]
     pub fn is_exclusive(&self) -> bool {
         self.word.load(Ordering::Relaxed) & EXCLUSIVE != 0
     }
 
-    /// Whether somebody holds the latch, in either mode, now.
+    /// Whether a task holds the latch, in either mode, now.
     #[inline]
     pub fn is_held(&self) -> bool {
         self.word.load(Ordering::Relaxed) & (EXCLUSIVE | SHARED_MASK) != 0
     }
 
     /// A version to [`Latch::validate`] later, or none while a writer holds the latch or keeps
-    /// newcomers from the shared mode: whoever may not share may not read this way either.
+    /// newcomers from the shared mode: a task that may not share may not read this way either.
     #[inline]
     pub fn optimistic(&self) -> Option<u64> {
         let seen = self.word.load(Ordering::Acquire);
         (seen & (EXCLUSIVE | WRITER | INSIST) == 0).then_some(seen & VERSION_MASK)
     }
 
-    /// Whether nobody has held the exclusive mode since [`Latch::optimistic`] gave `version`.
-    /// What was read in between must have been read as atomics.
+    /// Whether no task has held the exclusive mode since [`Latch::optimistic`] gave `version`. What
+    /// was read in between must have been read as atomics.
     #[inline]
     pub fn validate(&self, version: u64) -> bool {
         word::fence(Ordering::Acquire);
@@ -225,8 +226,8 @@ impl Latch {
         self.lock_slow(blocked, INSIST, WRITER, EXCLUSIVE, still).is_some() && announce_writer()
     }
 
-    /// Takes the latch by adding `mode` once none of the bits `blocked` are set, nor, for who has
-    /// not been in the queue, `closed`. Parks with `mark`. None if it gave up.
+    /// Takes the latch by adding `mode` once none of the bits `blocked` are set, nor, for a task
+    /// that has not been in the queue, `closed`. Parks with `mark`. None if it gave up.
     fn lock_slow(
         &self,
         blocked: u64,
@@ -262,7 +263,7 @@ impl Latch {
         }
     }
 
-    /// Leaves the queue without the latch. Whoever was woken hands the wake-up on (A2).
+    /// Leaves the queue without the latch. A task that was woken hands the wake-up on (A2).
     fn give_up(&self, marks: u64, queued: Queued) {
         if marks != 0 {
             self.word.fetch_and(!marks, Ordering::Relaxed);
@@ -290,7 +291,7 @@ enum Queued {
     Yes,
 }
 
-/// Whoever reads, as an atomic, what a writer writes from here on, also sees that the latch is
+/// A task that reads, as an atomic, what a writer writes from here on, also sees that the latch is
 /// taken (pairs with the fence of `validate`). No instruction on x86. Always true.
 #[inline]
 fn announce_writer() -> bool {

@@ -1,4 +1,4 @@
-//! A mutex for a few instructions: nobody who holds it may wait for anything.
+//! A mutex for a few instructions: its holder may not wait for anything.
 //!
 //! - It is the operating system's mutex, so it costs a task nothing to hold it, and it would stop a
 //!   whole executor to wait under it. Hence the rule, checked in debug builds at every task switch.

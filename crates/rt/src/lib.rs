@@ -15,7 +15,7 @@
 //!   ask [`dead`] after each wait in a loop of your own, and do nothing but free memory if it is.
 //!   What must be done even after a panic, where [`unwinding`] says so, another task does.
 //! - What is guarded by a [`LeafMutex`] must not wait. Debug builds check it at each switch.
-//! - The address of a word that somebody waits on must stay valid until they have been woken.
+//! - The address of a word that tasks wait on must stay valid until they have been woken.
 
 #[cfg(not(loom))]
 mod callback;

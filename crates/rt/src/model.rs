@@ -19,7 +19,7 @@ loom::lazy_static! {
     static ref SLEEPERS: Mutex<VecDeque<Sleeper>> = Mutex::new(VecDeque::new());
 }
 
-/// Nobody loses power in a model.
+/// No model has power cuts.
 pub(crate) fn dead() -> bool {
     false
 }

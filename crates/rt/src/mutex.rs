@@ -1,7 +1,7 @@
 //! A mutex that blocks the task, not the executor.
 //!
 //! - B1: while a task is parked on the word, PARKED is set, or a task that was woken has not run
-//!   yet. Whoever was parked locks with PARKED set, since it cannot know that it was the last.
+//!   yet. A task that was parked locks with PARKED set, since it cannot know that it was the last.
 //! - B2: newcomers may be quicker than a task that was woken, which saves a switch; that task then
 //!   sets INSIST, and the next time they may not.
 //!

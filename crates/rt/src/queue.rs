@@ -2,8 +2,8 @@
 //!
 //! - Q1: a task that waits has read its sequence word before it looked at the items, so a push or
 //!   pop that it did not see has changed the word, and the wait returns.
-//! - Q2: waiters are counted under the mutex, so an uncontended push wakes nobody and looks
-//!   nowhere.
+//! - Q2: waiters are counted under the mutex, so an uncontended push wakes no task and looks for
+//!   none.
 
 use std::collections::VecDeque;
 
@@ -111,7 +111,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Lets nothing more in; what is in can still be popped. All who wait go on.
+    /// Lets nothing more in; what is in can still be popped. All waiting tasks go on.
     pub fn close(&self) {
         self.state.lock().closed = true;
         for sequence in [&self.pushes, &self.pops] {

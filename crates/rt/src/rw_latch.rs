@@ -43,7 +43,7 @@ impl<T> RwLatch<T> {
         ReadGuard { owner: self, value: PhantomData }
     }
 
-    /// Takes the exclusive mode; waits until nobody holds the latch.
+    /// Takes the exclusive mode; waits until no task holds the latch.
     #[inline]
     pub fn write(&self) -> WriteGuard<'_, T> {
         self.latch.lock_exclusive();
@@ -89,7 +89,7 @@ impl<T> Deref for ReadGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard proves the shared mode, under which nobody writes.
+        // SAFETY: the guard proves the shared mode, under which no task writes.
         unsafe { &*self.owner.value.get() }
     }
 }

@@ -22,8 +22,8 @@ impl Event {
         Event::default()
     }
 
-    /// It has happened: all who wait go on, now and for ever. What was written before is seen by
-    /// whoever finds the event set.
+    /// It has happened: all tasks that wait go on, now and for ever. A task that finds the event
+    /// set sees what was written before.
     pub fn set(&self) {
         if self.word.swap(SET, Ordering::Release) == AWAITED {
             word::wake_all(&self.word);
@@ -75,7 +75,7 @@ impl Signal {
         self.word.load(Ordering::Acquire) & !PARKED
     }
 
-    /// Gives the signal: all who wait go on. Change the state before.
+    /// Gives the signal: all waiting tasks go on. Change the state before.
     pub fn notify_all(&self) {
         let next = |seen: u64| (seen & !PARKED).wrapping_add(SEQUENCE_ONE);
         let mut seen = self.word.load(Ordering::Relaxed);

@@ -27,8 +27,8 @@ impl Stacks {
     }
 
     /// A stack, used before or fresh. If there is no memory for one, the process ends, as it does
-    /// when any allocation fails: an executor that only panicked would leave its tasks, and all who
-    /// wait for them, waiting for ever.
+    /// when any allocation fails: an executor that only panicked would leave its tasks, and all
+    /// tasks that wait for them, waiting for ever.
     pub(crate) fn take(&mut self) -> DefaultStack {
         if let Some(stack) = self.free.pop() {
             return stack;
@@ -68,7 +68,7 @@ mod tests {
 
     const ABORTED: i32 = 7;
 
-    /// Has the process get no more than so many bytes of address space beside what it has.
+    /// Has the process get no more than the given bytes of address space beside what it has.
     fn limit_memory(more: u64) {
         let pages = std::fs::read_to_string("/proc/self/statm").expect("of this process");
         let pages = pages.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     /// The bug: an executor that found no memory for the stack of another task panicked, and was
-    /// gone. Whoever waited for one of its tasks waited for ever.
+    /// gone. A task that waited for one of its tasks waited for ever.
     #[test]
     fn a_process_without_memory_for_stacks_ends() {
         let code = in_fork(|| {

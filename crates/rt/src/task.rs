@@ -35,7 +35,8 @@ pub(crate) const NO_TASK: TaskIndex = TaskIndex::MAX;
 /// What a panic carries.
 pub(crate) type Payload = Box<dyn Any + Send>;
 
-/// What a task does. A scoped one has been made to look unscoped by whoever waits for its end.
+/// What a task does. A scoped one has been made to look unscoped by the code that waits for its
+/// end.
 pub(crate) type Body = Box<dyn FnOnce()>;
 
 /// The payload that ends a task in a dead world.
@@ -47,7 +48,7 @@ type Suspender = Yielder<(), ()>;
 pub(crate) struct Done {
     /// 0 while it runs, 1 afterwards.
     pub(crate) word: AtomicU64,
-    /// What it panicked with, until somebody joins it.
+    /// What it panicked with, until it is joined.
     pub(crate) panic: LeafMutex<Option<Payload>>,
 }
 
@@ -159,7 +160,7 @@ impl TaskTable {
         }
     }
 
-    /// Goes back to whoever resumed the current task, which exists.
+    /// Goes back to the executor that resumed the current task, which exists.
     #[inline]
     pub(crate) fn suspend(&self) {
         debug_assert!(self.current.get() != NO_TASK);

@@ -40,7 +40,7 @@ pub fn within<T: Send + 'static>(
     let answer = Arc::new(Answer { word: AtomicU64::new(0), value: LeafMutex::new(None) });
     let own = Arc::clone(&answer);
     Arc::<Helpers>::default().run(move || {
-        // The caller is told as of a job that does not end.
+        // For the caller a job that panics is one that does not end.
         let value = catch_unwind(AssertUnwindSafe(job)).ok();
         *own.value.lock() = value;
         own.word.store(1, Ordering::Release);

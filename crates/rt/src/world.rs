@@ -16,7 +16,7 @@ use crate::virtual_world::{self, Core, here, thread_token};
 pub enum Waited {
     /// By a wake-up, because the word had changed, or for no reason.
     Woken,
-    /// The deadline came first. Also what a destructor in a dead world is told.
+    /// The deadline came first. Also what a destructor in a dead world gets.
     TimedOut,
 }
 
@@ -127,7 +127,7 @@ impl World {
         matches!(self.0, Inner::Virtual(_))
     }
 
-    /// A number that no other call draws, for identities: by chance of the system's, or the same
+    /// A number that no other call draws, for identities: from the system's entropy, or the same
     /// each time if virtual.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// A number by chance: by the seed in a virtual world, by the system's entropy in a real one.
+    /// A random number: by the seed in a virtual world, by the system's entropy in a real one.
     pub fn draw(&self) -> u64 {
         match &self.0 {
             Inner::Virtual(core) => core.owned().draw(),

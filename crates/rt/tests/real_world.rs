@@ -1,4 +1,4 @@
-//! What the real world promises: no lost wake-ups, whoever waits and whoever wakes.
+//! What the real world promises: no lost wake-ups, whether tasks or threads wait and wake.
 #![cfg(not(loom))]
 
 use std::os::fd::BorrowedFd;
@@ -288,8 +288,8 @@ fn a_thread_without_a_world_has_one() {
     assert!(done.is_set());
 }
 
-/// The executor used to wait for another thread inside its ring. Under valgrind, which lets nobody
-/// run while a thread is in there, both waited for ever.
+/// The executor used to wait for another thread inside its ring. Under valgrind, which lets no
+/// other thread run while one is in there, both waited for ever.
 #[test]
 fn an_executor_sleeps_in_its_reactor_only_while_that_is_busy() {
     struct Idle;

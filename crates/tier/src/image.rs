@@ -1,4 +1,5 @@
-//! What a slot holds, as it is told: by an opening that found it, and to a restart that keeps it.
+//! What a slot holds, as it is told: by an opening that found it, and to a restart method that
+//! keeps it.
 
 use terrace_page::{Lsn, PageId};
 use terrace_policy::History;

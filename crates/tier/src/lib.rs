@@ -5,8 +5,9 @@
 //!
 //! Modules in reading order: `table`, the states of the slots; `order`, which slot is reused and
 //! which is cleaned first; `around`, what is asked of the driver; `shares`, the seam to what
-//! partitions share; `log_rules`, how much is appended together; `image`, what is told of a slot to
-//! a restart, and by one; `auto`, the design that picks itself; `mutation`, faults for tests.
+//! partitions share; `log_rules`, how much is appended together; `image`, what a restart method is
+//! told of a slot, and tells of it; `auto`, the design that picks itself; `mutation`, faults for
+//! tests.
 
 #![forbid(unsafe_code)]
 

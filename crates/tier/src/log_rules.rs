@@ -1,13 +1,13 @@
-//! How many pages an append log takes, and lets go, together.
+//! How many pages an append log takes, and frees, together.
 //!
 //! A group of victims takes its part of memory until it is full, and its part of the log when it
 //! leaves: so a small partition has smaller groups than were asked for.
 
 use terrace_policy::{Batch, BlockRules};
 
-/// A group takes one of so many frames, at most, and one of so many slots.
+/// A group takes at most one in this number of the frames, and of the slots.
 const PLACES_PER_GROUP_MIN: u32 = 8;
-/// Slots that a log keeps free or leaving, at least: so many pages can be on their way.
+/// The least slots that a log keeps free or leaving: that many pages can be on their way.
 const SLOTS_AHEAD_MIN: u32 = 32;
 
 /// What is asked of append logs.

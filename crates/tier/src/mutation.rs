@@ -27,7 +27,7 @@ macro_rules! mutations {
 mutations! {
     /// The log is durable up to a page's LSN before the page is written anywhere.
     PageBeforeLog,
-    /// Pages are copied to the doublewrite area, if there is one, before they go home.
+    /// Pages are copied to the doublewrite area, if there is one, before they are written home.
     SkipDoublewrite,
     /// A page joins a BUF_WRITE batch only if it was not modified since the image was written.
     JoinModified,
@@ -125,7 +125,7 @@ mutations! {
     WaitAfterCut,
     /// Snapshots: a key whose ghost is purged has a grave.
     PurgeWithoutGrave,
-    /// Snapshots: one that is ended for want of room is told before its versions go.
+    /// Snapshots: one that is ended for want of room is marked so before its versions are dropped.
     EndAfterCollecting,
     /// Snapshots: pages of values and trees that an open snapshot sees stay.
     FreeSeenPages,

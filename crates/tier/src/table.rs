@@ -304,7 +304,8 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     #[inline]
     fn set_base(&mut self, slot: u32, from: &[u8], to: u8) {
         let base = self.base(slot);
-        assert!(from.contains(&base), "slot {slot} goes from {base} to {to}");
+        let is_from = from.iter().fold(false, |is, &state| is | (state == base));
+        assert!(is_from, "slot {slot} goes from {base} to {to}");
         self.states[slot as usize] = (self.states[slot as usize] & !STATE) | to;
         self.regauge(Gauge::Used, base != FREE, to != FREE);
         self.regauge(Gauge::Invalid, base == INVALID, to == INVALID);

@@ -41,7 +41,7 @@ const SLOTS: u32 = 24;
 const PAGES: u64 = 60;
 const FRAMES: usize = 8;
 const GROUP: u32 = 4;
-/// RecLSNs are kept in blocks of so much log.
+/// RecLSNs are kept in blocks of this many bytes of log.
 const LSN_STEP: u64 = 4096;
 
 /// A page in memory.
@@ -184,7 +184,7 @@ impl World {
         self.slots[page.0 as usize]
     }
 
-    /// Whether somebody has the page latched.
+    /// Whether a task has the page latched.
     fn is_latched(&self, page: PageId) -> bool {
         self.transfers.iter().any(|it| it.writing.page() == page)
             || self.readings.iter().any(|it| it.0 == page)

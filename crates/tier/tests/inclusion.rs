@@ -48,7 +48,7 @@ fn full(before: Tick) -> SlotTable<AnyOrder, Plain> {
 }
 
 /// The table used to ask its driver which pages are in memory, and the drivers answered in two
-/// ways: for the pool, as many slots as it had frames were passed over and counted as used.
+/// ways: for the pool, slots up to the number of its frames were passed over and counted as used.
 #[test]
 fn a_slot_whose_page_is_in_memory_is_no_victim() {
     let (before, now) = (Tick(1), Tick(90));

@@ -181,7 +181,7 @@ impl Both {
         }
     }
 
-    /// A page goes home: one that the tier names, or one that its neighbour brings along.
+    /// A page is written home: one that the tier names, or one that its neighbour brings along.
     fn claim(&mut self, slot: u32, prng: &mut Prng) {
         // Of a page, a home write may be under way already.
         let held = PageId(prng.below(PAGES));

@@ -127,7 +127,7 @@ impl<'a, const SEPARATOR: u8> Fields<'a, SEPARATOR> {
     }
 }
 
-/// A number of so many digits fits in 64 bits.
+/// A number of this many digits fits in 64 bits.
 const SAFE_DIGITS: usize = 19;
 
 /// A whole number.

@@ -1,9 +1,9 @@
 //! The formats that traces are in: one list from which recognition, the command and its help are
 //! made.
 //!
-//! - F1: a format is told by the content: binary formats by their first bytes, formats of lines by
-//!   reading the first lines as each of them. The one is taken that finds
-//!   most requests more than bad lines, if any does; among equals the first of the list.
+//! - F1: a format is recognized by the content: binary formats by their first bytes, formats of
+//!   lines by reading the first lines as each of them. The one is taken that finds most requests
+//!   more than bad lines, if any does; among equals the first of the list.
 //! - F2: an unknown format lists the known.
 
 use crate::binary::{OracleGeneral, Vscsi};
@@ -25,9 +25,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Bytes at the start of a file that its format is told by.
+/// Bytes at the start of a file that its format is recognized by.
 pub(crate) const HEAD_BYTES: usize = 1 << 16;
-/// Lines at the start of a file that its format is told by.
+/// Lines at the start of a file that its format is recognized by.
 const HEAD_LINES: usize = 64;
 
 /// A format of traces.
@@ -77,7 +77,7 @@ pub struct FormatRow {
     open: fn(Window, &mut Tally) -> Result<Opened, TraceError>,
 }
 
-/// How a format is told.
+/// How a format is recognized.
 enum Told {
     /// By its first bytes.
     Bytes(fn(&[u8]) -> bool),

@@ -8,8 +8,8 @@
 //! - N2: every number is in exactly one cell, and no cell between that and the home of its key is
 //!   vacant. At most three quarters of the cells are taken.
 //! - N3: at most 27 bytes a page plus one piece of the list, at any moment: 16 for the key, and
-//!   right after the table has doubled 10.7 for its cells. The old table is let go before the new
-//!   is made, which is filled from the list; the list grows by pieces and is never moved.
+//!   right after the table has doubled 10.7 for its cells. The old table is freed before the new is
+//!   made, which is filled from the list; the list grows by pieces and is never moved.
 //! - Cost: a lookup is one cache line of the table and one of the list.
 //! - Not for: forgetting pages.
 

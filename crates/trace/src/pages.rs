@@ -25,7 +25,7 @@ impl PageBytes {
         fits.then(|| PageBytes { shift: bytes.trailing_zeros() })
     }
 
-    /// So many.
+    /// The number of bytes.
     pub fn get(self) -> u64 {
         1 << self.shift
     }

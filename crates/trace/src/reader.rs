@@ -189,12 +189,12 @@ impl Reader {
         self.opened.addressing
     }
 
-    /// How its requests are best split into pages, if nobody knows better.
+    /// How its requests are best split into pages, unless the caller knows better.
     pub fn paging(&self) -> Paging {
         self.opened.paging
     }
 
-    /// What was met besides requests, up to now: requests are decoded ahead of who reads them.
+    /// What was met besides requests, up to now: requests are decoded ahead of their reader.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -216,7 +216,8 @@ impl Reader {
                 Ok(more) => self.more = more,
                 Err(error) => {
                     self.more = More::No;
-                    // What is left of a stream that breaks off cannot be had: one thing skipped.
+                    // The rest of a stream that breaks off cannot be read: it counts as one thing
+                    // skipped.
                     self.failure = self.tally.bad(error).err();
                 }
             }

@@ -13,7 +13,8 @@ pub trait ParseRecord {
     /// Bytes of a record.
     fn record_bytes(&self) -> usize;
 
-    /// The request in `record`, which has so many bytes, or none if it is about something else.
+    /// The request in `record`, which has the given number of bytes, or none if it is about
+    /// something else.
     ///
     /// # Errors
     ///

@@ -62,7 +62,7 @@ impl Request {
     }
 }
 
-/// Bytes of so many sectors.
+/// Bytes of the given number of sectors.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub fn sectors_address(sectors: u64) -> Result<u64, BadField> {
         .ok_or(BadField { field: "address", problem: Problem::PastEnd })
 }
 
-/// Bytes of so many sectors, as a length.
+/// Bytes of the given number of sectors, as a length.
 ///
 /// # Errors
 ///

@@ -22,8 +22,8 @@ impl Scatter {
         Scatter { count, half_bits: bits.div_ceil(2).max(1), keys }
     }
 
-    /// Where `number` goes. Ends: a permutation leads back into the range, after at most so many
-    /// steps as there are numbers outside.
+    /// Where `number` goes. Ends: a permutation leads back into the range, after at most one step
+    /// for each number outside.
     pub fn of(&self, number: u64) -> u64 {
         let mut at = self.forward(number);
         while at >= self.count {

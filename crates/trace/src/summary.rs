@@ -34,7 +34,7 @@ pub struct Summary {
 pub struct Skew {
     /// The share of the pages.
     pub pages: f64,
-    /// So many pages.
+    /// The same as a number of pages.
     pub pages_count: u64,
     /// The share of the references that go to them.
     pub references: f64,

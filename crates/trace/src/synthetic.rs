@@ -1,4 +1,5 @@
-//! Traces that are made up: what a policy does on them is known, and as many requests as wanted.
+//! Traces that are made up: what a policy does on them is known, and they have any number of
+//! requests.
 //!
 //! - S1: the same options give the same requests.
 //! - S2: every request is to one page, at a multiple of the page's size, in file 0.
@@ -6,8 +7,8 @@
 //!   a permutation that the seed decides. A loop and a scan run through neighbours.
 //!
 //! A scan is a run of pages from a random one on, wherever the other requests go. A working set is
-//! a part of the ranks; requests go there, and every so many of them the set moves on by half of
-//! its size.
+//! a part of the ranks; requests go there, and after a given number of them the set moves on by
+//! half of its size.
 
 use crate::pages::PageBytes;
 use crate::request::{Kind, Request};

@@ -1,4 +1,4 @@
-//! Compressed files, told by their first bytes and unpacked while they are read.
+//! Compressed files, recognized by their first bytes and unpacked while they are read.
 //!
 //! - U1: a file is several compressed streams one after the other, or one; all are unpacked.
 //! - U2: what a stream asks for in memory is bounded: [`WINDOW_KIB_MAX`].

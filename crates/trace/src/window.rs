@@ -1,5 +1,5 @@
-//! The bytes of a trace that are in memory: from the first that nobody has consumed to the last
-//! that was read.
+//! The bytes of a trace that are in memory: from the first that was not consumed to the last that
+//! was read.
 //!
 //! - W1: `start <= end <= buffer.len()`; `start..end` are unconsumed bytes.
 //! - W2: the buffer grows to what a caller asks for at once, and callers bound that.
@@ -24,7 +24,7 @@ pub struct Window {
     /// Bytes of the file before `start`.
     consumed: u64,
     ended: bool,
-    /// Why the file ends here, until somebody wants more than is there.
+    /// Why the file ends here, until a caller wants more than is there.
     failure: Option<TraceError>,
 }
 
@@ -58,7 +58,7 @@ impl Window {
     /// # Errors
     ///
     /// The file cannot be read or unpacked, and fewer are there. They stay there, and the file ends
-    /// behind them for whoever asks again.
+    /// behind them for later calls.
     pub fn fill(&mut self, bytes: usize) -> Result<usize, TraceError> {
         let there = self.look_ahead(bytes);
         match self.failure.take() {
@@ -70,7 +70,7 @@ impl Window {
         }
     }
 
-    /// As [`Window::fill`], but leaves an error to whoever fills next.
+    /// As [`Window::fill`], but leaves an error to the next `fill`.
     pub fn look_ahead(&mut self, bytes: usize) -> usize {
         while self.end - self.start < bytes && !self.ended {
             self.make_room(bytes);

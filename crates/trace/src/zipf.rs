@@ -115,7 +115,7 @@ mod tests {
         for exponent in [0.0, 0.5, 0.99, 1.0, 1.01, 2.0] {
             for count in [1, 2, 10, 1_000] {
                 let (statistic, bins) = misfit(count, exponent, 200_000);
-                // Of so many degrees of freedom: the mean, and five standard deviations.
+                // With `bins` degrees of freedom: the mean, and five standard deviations.
                 let most = bins as f64 + 5.0 * (2.0 * bins as f64).sqrt();
                 assert!(statistic < most, "{count} {exponent}: {statistic} of {bins}");
             }

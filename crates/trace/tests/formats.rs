@@ -1,5 +1,5 @@
-//! Every format: a small file of it is told and read as what it says, and nothing that is done to
-//! its bytes makes a reader panic, loop or forget where it was.
+//! Every format: a small file of it is recognized, and read as what it says, and nothing that is
+//! done to its bytes makes a reader panic, loop or forget where it was.
 
 use std::path::{Path, PathBuf};
 use terrace_trace::{

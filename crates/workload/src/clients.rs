@@ -1,4 +1,5 @@
-//! What all workloads have in common for those who run them: a database, and clients that use it.
+//! What all workloads have in common for the code that runs them: a database, and clients that use
+//! it.
 
 use terrace::Database;
 use terrace_rt::{Nanos, World};
@@ -6,7 +7,7 @@ use terrace_rt::{Nanos, World};
 use crate::Error;
 use crate::sampling::Committed;
 
-/// A workload: what its database holds, and who asks for what.
+/// A workload: what its database holds, and which client requests what.
 pub trait Workload: Sync {
     /// Bytes of a home with room for what a run adds.
     fn home_bytes(&self) -> u64;

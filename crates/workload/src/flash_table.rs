@@ -2,7 +2,7 @@
 //!
 //! The table is synthetic and the slots are holes of a sparse file: what is measured is reading the
 //! table and its journal, judging it by the log, and filling the structures in memory, which is all
-//! that the restart `warm` does of the tier before the first transaction.
+//! that the restart method `warm` does of the tier before the first transaction.
 
 use std::fs::File;
 use std::path::PathBuf;

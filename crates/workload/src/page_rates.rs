@@ -16,7 +16,7 @@ use terrace_rt::{LeafMutex, Nanos, now};
 
 use crate::PageRecording;
 
-/// A page was long in a state if it was for one of so many parts of the time.
+/// A page was long in a state if it was in it for at least this fraction of the time.
 const LONG_ONE_IN: u64 = 10;
 
 /// Counts, while clients work.
@@ -54,7 +54,7 @@ struct Counts {
 /// How pages were asked for with a slot on flash and without.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// Pages that were long in both states: as many as were asked for, at most.
+    /// Pages that were long in both states: at most the number that was asked for.
     pub pages: u64,
     /// Reads from a device a second.
     pub reads: Compared,
@@ -81,7 +81,8 @@ impl Compared {
         if different == 0 { 0.0 } else { self.higher_on_flash as f64 / different as f64 }
     }
 
-    /// Counts a page with so many events in so much, with a slot and without.
+    /// Counts a page by its events, and the time or requests in which they happened, with a slot
+    /// and without.
     fn add(&mut self, on_flash: (u32, u64), elsewhere: (u32, u64)) {
         let times = |events: u32, other: u64| u128::from(events) * u128::from(other);
         let (on, off) = (times(on_flash.0, elsewhere.1), times(elsewhere.0, on_flash.1));
@@ -91,7 +92,7 @@ impl Compared {
 }
 
 impl PageRates {
-    /// Compares so many pages.
+    /// Compares up to `pages` pages.
     #[must_use]
     pub fn new(pages: usize) -> PageRates {
         PageRates { is_on: AtomicBool::new(false), state: LeafMutex::default(), pages_max: pages }
@@ -114,7 +115,7 @@ impl PageRates {
             rates.reads.add((on.reads, on.time.0), (off.reads, off.time.0));
             rates.writes.add((on.writes, on.time.0), (off.writes, off.time.0));
             let requests = |counts: Counts| u64::from(counts.requests);
-            // Who was not asked for in a state says nothing of it.
+            // A page that was not requested in a state says nothing of it.
             if on.requests > 0 && off.requests > 0 {
                 rates.misses.add((on.reads, requests(on)), (off.reads, requests(off)));
             }

@@ -21,7 +21,7 @@ use crate::{Error, PageRecording};
 
 const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
 
-/// One operation in so many is timed.
+/// One operation in this number is timed.
 const TIMED_ONE_IN: u64 = 64;
 
 /// Time before the measurement.
@@ -75,7 +75,7 @@ pub struct Config {
     pub tasks: usize,
     /// Measured time.
     pub duration: Nanos,
-    /// Who records page references; none, unless they are asked for.
+    /// What records page references; none, unless they are asked for.
     pub recording: Option<Arc<dyn PageRecording>>,
 }
 
@@ -98,7 +98,7 @@ pub struct RunResult {
 
 /// Bytes that a row takes in a page beside its value: key, header, its share of free room.
 const ROW_OVERHEAD_BYTES: u64 = 24;
-/// A home whose size nobody names may grow to this.
+/// The limit of a home for which no size is given.
 const SPARSE_HOME_BYTES: u64 = 64 << 30;
 
 /// Loads the rows if they are not there, then runs the operation.

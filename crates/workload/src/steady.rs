@@ -76,7 +76,7 @@ pub fn run(
         let design = design.name;
         Ok::<_, Error>((SteadyResult { design, windows, averages, consistency }, db))
     })??;
-    // Closing would write all that is dirty, which nobody reads: the power goes instead.
+    // Closing would write all dirty pages, which are not read again: the power is cut instead.
     world.cut_at_event(world.world().events());
     let _ = world.run(|| sleep(Nanos::from_secs(1)));
     drop(ran.1);

@@ -81,7 +81,7 @@ pub struct System {
     pub cores: u32,
     /// Time between checkpoints; none as in SIGMOD 2011.
     pub checkpoint_every: Option<Nanos>,
-    /// Who records page references; none, unless they are asked for.
+    /// What records page references; none, unless they are asked for.
     pub recording: Option<Arc<dyn PageRecording>>,
     /// Pages of a modelled home from this one on are on a device like that of the flash tier, for
     /// good; none, unless it is asked for.
@@ -163,14 +163,14 @@ impl System {
         }
     }
 
-    /// Tells who records, if anybody, that clients are about to begin.
+    /// Tells the recording, if there is one, that clients are about to begin.
     pub fn begin_recording(&self) {
         if let Some(recording) = &self.recording {
             recording.begin();
         }
     }
 
-    /// Tells who records, if anybody, that clients have stopped.
+    /// Tells the recording, if there is one, that clients have stopped.
     pub fn end_recording(&self) {
         if let Some(recording) = &self.recording {
             recording.end();
@@ -193,7 +193,8 @@ impl System {
         Ok([home.parse()?, flash.parse()?, log.parse()?])
     }
 
-    /// Bytes of a flash device with all the slots asked for, and what a restart keeps beside them.
+    /// Bytes of a flash device with all the slots asked for, and what a restart method keeps beside
+    /// them.
     pub fn flash_bytes(&self) -> u64 {
         FlashLayout::new(self.flash_pages, self.tier.restart.kind).bytes()
     }

@@ -11,9 +11,9 @@ use terrace_pool::Mutations;
 use terrace_workload::torture::OPEN_RESTARTS;
 use terrace_workload::torture::matrix::{Choice, Fate, MatrixReport, SCRIPTS, Script, TPCC, walks};
 
-/// One in so many cases is in the suite; `terrace torture --matrix` runs all.
+/// One in this number of cases is in the suite; `terrace torture --matrix` runs all.
 const SAMPLED_ONE_IN: u64 = 60;
-/// One in so many of those is tried unless `TERRACE_TEST_MATRIX` is `all`.
+/// One in this number of those is tried unless `TERRACE_TEST_MATRIX` is `all`.
 const BRIEFLY_ONE_IN: u64 = 8;
 
 /// Whether all of this is wanted: many minutes of two cores.

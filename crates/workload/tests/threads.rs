@@ -1,6 +1,6 @@
 //! The engine under threads of the operating system, on real files: histories that must be
 //! serializable, and a mixed load that must leave a sound database. A watchdog fails a test that
-//! stands still, and says who waits for what.
+//! stands still, and prints which transaction waits for what.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -17,7 +17,7 @@ use terrace_rt::Prng;
 use terrace_workload::history::checker::check;
 use terrace_workload::history::{Options, Recording};
 
-/// Without any progress for so long, a test has failed.
+/// Without any progress for this long, a test has failed.
 const STANDSTILL: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Longer than that, so that no time limit hides a circle of waits that nothing finds.

@@ -8,9 +8,9 @@ use super::Setting;
 use super::estimate::{Estimate, years_text};
 use crate::table::percent;
 
-/// Of the best gain, so much is nearly all.
+/// This share of the best gain is nearly all.
 const NEARLY_ALL: f64 = 0.95;
-/// And so much is all.
+/// And this share is all.
 const ALL: f64 = 0.99;
 /// Designs so close do about as well.
 const AS_WELL: f64 = 0.98;

@@ -1,7 +1,7 @@
 //! Advice from what a database counted of its own misses, instead of a trace.
 //!
 //! A sample of the misses says what an LRU of any size would have served. Of the designs that is
-//! `dw`: pages that memory lets go are admitted, and changed ones are written through. For others a
+//! `dw`: pages that leave memory are admitted, and changed ones are written through. For others a
 //! trace has to be recorded.
 
 use super::Setting;

@@ -63,7 +63,7 @@ impl Baseline {
     }
 }
 
-/// Replays `design` with so many slots.
+/// Replays `design` with the given number of slots.
 pub fn estimate(
     setting: &Setting,
     samples: &[Sample],
@@ -105,7 +105,7 @@ impl Setting {
 }
 
 impl Estimate {
-    /// Of `design` with so many slots, which does as `all` samples say.
+    /// Of `design` with the given number of slots, which does as `all` samples say.
     pub fn new(
         setting: &Setting,
         baseline: &Baseline,
@@ -145,7 +145,7 @@ impl Estimate {
         }
     }
 
-    /// Whether the drive lasts for so many years, as far as that is known.
+    /// Whether the drive lasts for `years` years, as far as that is known.
     pub fn lasts(&self, years: f64) -> bool {
         self.years.is_none_or(|lasts| lasts >= years)
     }

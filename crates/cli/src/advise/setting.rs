@@ -15,7 +15,7 @@ use terrace_trace::{PageBytes, Paging};
 const SHARES: [f64; 12] = [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
 /// Pages of which 1% is a page.
 const SHARED_MIN: u32 = 100;
-/// References that are replayed in full; of longer traces the samples together have so many.
+/// References that are replayed in full; of longer traces the samples together have this number.
 const WHOLE_MAX: f64 = 4e6;
 /// The largest share of the extents that each sample may be.
 const RATE_MAX: f64 = 1.0 / SAMPLES as f64;
@@ -155,7 +155,7 @@ impl Setting {
         Paging::Split(PageBytes::new(self.page_bytes).expect("a size of pages"))
     }
 
-    /// So many pages in bytes, for people.
+    /// The bytes of `pages` pages, for people.
     pub fn size_text(&self, pages: u32) -> String {
         let bytes = f64::from(pages) * self.page_bytes as f64;
         let (unit, name) = match bytes {

@@ -36,7 +36,7 @@ pub struct ErpRun {
     pub streams: usize,
     /// Time of the slowest stream.
     pub elapsed_s: f64,
-    /// That of `no-ssd` with as many streams over it, if that ran.
+    /// That of `no-ssd` with the same number of streams over it, if that ran.
     pub speedup: Option<f64>,
     /// Each stream.
     pub each: Vec<QueryStream>,
@@ -149,7 +149,7 @@ pub fn erp(mut options: Box<Erp>, recording: &RecordOptions) -> Result<(), Failu
     }
 }
 
-/// As many pages of flash as are asked for, also where no design uses any.
+/// The pages of flash that are asked for, also where no design uses any.
 fn slots(options: &Erp, database_pages: u64) -> Result<u32, Failure> {
     let slots = options.tier.flash.pages(database_pages);
     slots.try_into().map_err(|_| Failure::usage("--flash is too large"))
@@ -216,7 +216,7 @@ fn run_shown(
     Ok(run_of(&result, indexes, watch.seconds()))
 }
 
-/// Gives each run its speedup over no-ssd with as many streams.
+/// Gives each run its speedup over no-ssd with the same number of streams.
 fn compare(runs: &mut [ErpRun]) {
     let is_base = |run: &&ErpRun| run.design == "no-ssd" && !run.indexes_on_flash;
     let bases: Vec<(usize, f64)> =

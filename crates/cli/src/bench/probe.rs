@@ -1,4 +1,5 @@
-//! What a file itself gives: pages read at random by as many tasks, with nothing in between.
+//! What a file itself gives: pages read at random by the same number of tasks, with nothing in
+//! between.
 //!
 //! It goes the same way to the device as the engine does, in the same run, so that the two rates
 //! may be compared. fio with `--rw=randread --bs=8k --direct=1 --iodepth=TASKS` gives the same.

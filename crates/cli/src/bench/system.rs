@@ -257,7 +257,7 @@ pub fn fits(what: &str, bytes: u64) -> Result<(), Failure> {
     }
 }
 
-/// Checks that a process has room for `tasks` in each of so many runs side by side.
+/// Checks that a process has room for `tasks` in each of the given number of runs side by side.
 ///
 /// # Errors
 ///
@@ -285,7 +285,7 @@ pub fn check_windows(option: &str, span: f64, window: f64) -> Result<(), Failure
     Err(Failure::usage(format!("more than {WINDOWS_MAX} windows in {option}")))
 }
 
-/// Checks that there are so many seeds.
+/// Checks that there is this number of seeds.
 ///
 /// # Errors
 ///

@@ -276,7 +276,7 @@ pub struct Tier {
     /// tau: share of the slots up to which every evicted page is admitted
     #[arg(long, value_name = "SHARE", default_value = "95%")]
     pub tau: Share,
-    /// mu: with more requests than this queued at the flash, clean reads go home and nothing is
+    /// mu: with more requests than this queued at the flash, home serves clean reads and nothing is
     /// admitted
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub mu: u32,
@@ -349,7 +349,7 @@ pub struct Tier {
     /// TAC: how much warmer than the coldest cached page a page must be to be admitted
     #[arg(long, value_enum, default_value_t = TacRuleName::Hotter)]
     pub tac_rule: TacRuleName,
-    /// TAC: page requests after which temperatures are halved; 0 for as many as there are slots
+    /// TAC: page requests after which temperatures are halved; 0 for the number of slots
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub tac_aging: u64,
     /// Make flash a part of the database instead of a cache, as FaCE, FASC and CAC were published:
@@ -493,7 +493,7 @@ pub struct Points {
     /// Measured time
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub duration: Span,
-    /// Also measure the file alone: random page reads by as many tasks
+    /// Also measure the file alone: random page reads by the same number of tasks
     #[arg(long)]
     pub probe: bool,
 }

@@ -99,7 +99,7 @@ pub struct TierOptions {
     /// TAC: how much warmer than the coldest cached page a page must be to be admitted
     #[arg(long, value_enum, default_value_t = TacRuleName::Hotter, requires = "flash")]
     pub tac_rule: TacRuleName,
-    /// TAC: references after which temperatures are halved; 0 for as many as there are slots
+    /// TAC: references after which temperatures are halved; 0 for the number of slots
     #[arg(long, value_name = "N", default_value_t = 0, requires = "flash")]
     pub tac_aging: u64,
     /// TAC: when a page that was read is written to flash
@@ -116,8 +116,8 @@ pub struct TierOptions {
     /// these times
     #[arg(long, requires = "flash")]
     pub timed: bool,
-    /// Replay only writes: each is appended to flash; when it is full, all go home in order of
-    /// address [VLDB 2010, 4.4]
+    /// Replay only writes: each is appended to flash; when it is full, all are written home in
+    /// order of address [VLDB 2010, 4.4]
     #[arg(long, requires = "flash", conflicts_with_all = ["policy", "design", "memory", "timed"])]
     pub write_back_only: bool,
     /// With --write-back-only: home writes outstanding at once
@@ -146,7 +146,7 @@ pub struct TierOptions {
 /// Where a changed page goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WriteName {
-    /// To flash; it goes home when it leaves the flash
+    /// To flash; it is written home when it leaves the flash
     Back,
     /// To flash and home
     Through,
@@ -156,7 +156,7 @@ pub enum WriteName {
     Update,
 }
 
-/// Who leaves first within a band of temperature.
+/// Which page leaves first within a band of temperature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BandOrderName {
     /// The least recently used

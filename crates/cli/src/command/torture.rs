@@ -114,7 +114,8 @@ pub struct Life {
     /// There may be no database yet
     #[arg(long)]
     pub is_first: bool,
-    /// Its home is as large as the disk lets it be, and transactions may be told that it is full
+    /// Its home is as large as the disk lets it be, and transactions may get the error that it is
+    /// full
     #[arg(long)]
     pub grows: bool,
     /// It is idle for a while after its clients, and dies without closing

@@ -112,7 +112,7 @@ pub struct TraceMake {
     /// Pages of a scan
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub scan_pages: u64,
-    /// Request only so many pages at a time [default: all]
+    /// Request only this number of pages at a time [default: all]
     #[arg(long, value_name = "N")]
     pub working_set: Option<u64>,
     /// Requests after which the working set moves on by half of its size
@@ -130,7 +130,7 @@ pub struct TraceMake {
 /// Queries of TPC-H.
 #[derive(Args)]
 pub struct TpchMake {
-    /// TPC-H's scale factor: about so many GB of rows
+    /// TPC-H's scale factor: about the size of the rows in GB
     #[arg(long, value_name = "F", default_value_t = 10.0, requires = "workload")]
     pub scale: f64,
     /// Queries [default: 500 of ods-tpch, 100 of zipf-tpch]

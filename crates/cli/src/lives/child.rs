@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use terrace_rt::Prng;
 
-/// A life that says nothing for so long is stuck before its own watchdog runs.
+/// A life that says nothing for this long is stuck before its own watchdog runs.
 const SILENCE: Duration = Duration::from_secs(20);
 const EARLY_US_MAX: u64 = 40_000;
 const RUNNING_US_MAX: u64 = 80_000;
@@ -66,14 +66,14 @@ pub struct Lived {
     pub transactions: u64,
     /// Faults of its devices.
     pub faults: u64,
-    /// Transactions that were told that home is full.
+    /// Transactions that got the error that home is full.
     pub full: u64,
     pub panic: Option<String>,
 }
 
 impl Lived {
-    /// What is wrong with this ending, and none if it may be so: errors that are told are the
-    /// caller's to judge.
+    /// What is wrong with this ending, and none if it may be so: the caller judges errors that were
+    /// reported.
     pub fn flaw(&self) -> Option<Outcome> {
         match self.ending {
             _ if self.panic.is_some() => Some(Outcome::Panicked),

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! kind       the device                                      the database
-//! reads      fails one in so many reads                      flash as a cache: goes on, always
-//! writes     fails one in so many writes                     home, log, flash as a part of the
-//! syncs      fails one in so many syncs                      database: goes on, or tells an error
-//! parts      fails one in so many, after a part was done     of that device
+//! reads      fails one in a number of reads                  flash as a cache: goes on, always
+//! writes     fails one in a number of writes                 home, log, flash as a part of the
+//! syncs      fails one in a number of syncs                  database: goes on, or tells an error
+//! parts      fails one in a number, after a part was done    of that device
 //! dead       fails everything from some request on
 //! silent     answers nothing from some request on
 //! passing    fails with EINTR or EAGAIN                      goes on, always

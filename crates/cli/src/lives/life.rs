@@ -16,8 +16,8 @@
 //! full TEXT     the disk has no room for what must be written   exit 16
 //! ```
 //!
-//! - E1: after an error was told, what can still be read is held against the ledger: it is never
-//!   what was not committed.
+//! - E1: after an error was reported, what can still be read is held against the ledger: it is
+//!   never what was not committed.
 
 use super::fault::is_of_a_device;
 use super::ledger::{self, Ledger};
@@ -32,15 +32,15 @@ use terrace::{Checkpoints, Database, Durability, Error, FlashRole, Nanos, Part};
 use terrace_device::FaultyDevice;
 use terrace_rt::Prng;
 
-/// Exit status: opening told an error.
+/// Exit status: opening returned an error.
 pub const REFUSED: i32 = 10;
 /// Rows are wrong.
 pub const WRONG: i32 = 11;
 /// Nothing happens any more.
 pub const HANGS: i32 = 12;
-/// The engine told an error.
+/// The engine returned an error.
 pub const TOLD: i32 = 13;
-/// It told one that no fault of a device explains.
+/// It returned one that no fault of a device explains.
 pub const ODD: i32 = 14;
 /// Opening left a flash alone in which it found nothing of its own.
 pub const FOREIGN: i32 = 15;
@@ -55,7 +55,7 @@ const STANDSTILL: Duration = Duration::from_secs(8);
 const SAY_EVERY: Duration = Duration::from_millis(5);
 /// Between two attempts to change a database whose home is full.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
-/// One in so many commits is durable, the others are not forced.
+/// One in this number of commits is durable, the others are not forced.
 const DURABLE_ONE_IN: u64 = 3;
 /// A few frames, so that the pages of the tables move.
 const MEMORY: u64 = 24 * 8192;

@@ -91,7 +91,7 @@ impl Mishap {
 pub enum Damage {
     /// One bit of the byte at this offset is the other.
     Bit(u64),
-    /// Bytes from an offset on are zero, so many.
+    /// From an offset on, a number of bytes are zero.
     Zeroes(u64, u64),
 }
 

@@ -15,8 +15,8 @@
 //!   status; the ledger is outside of the database.
 //! - V2: flash that is a cache may come to any harm, and fail in any way; every life must open, go
 //!   on and lose nothing.
-//! - V3: home and log that come to harm are repaired, or an error is told; a database whose opening
-//!   is refused has not changed by a byte.
+//! - V3: home and log that come to harm are repaired, or an error is reported; a database whose
+//!   opening is refused has not changed by a byte.
 //! - V4: a home, a log, or a flash that is a part of the database, that fails, may stop a life with
 //!   an error of that device; the next life loses nothing.
 //! - The seed decides what is done; when a process dies depends on the machine, too.

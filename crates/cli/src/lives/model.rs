@@ -37,7 +37,7 @@ const SCRATCHES: [Rows; CLIENTS as usize] =
 /// What `check` found wrong.
 #[derive(Debug)]
 pub enum Flaw {
-    /// The engine told an error.
+    /// The engine returned an error.
     Told(Error),
     /// The rows are not what some number of the client leaves.
     Wrong(String),
@@ -141,7 +141,7 @@ fn move_amount(txn: &WriteTransaction, prng: &mut Prng) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// What the engine told, or what is wrong.
+/// What the engine returned, or what is wrong.
 pub fn check(db: &Database) -> Result<[u64; CLIENTS as usize], Flaw> {
     db.check()?;
     numbers(db)
@@ -151,7 +151,7 @@ pub fn check(db: &Database) -> Result<[u64; CLIENTS as usize], Flaw> {
 ///
 /// # Errors
 ///
-/// What the engine told, or what is wrong.
+/// What the engine returned, or what is wrong.
 pub fn numbers(db: &Database) -> Result<[u64; CLIENTS as usize], Flaw> {
     let mut numbers = [0; CLIENTS as usize];
     for client in 0..CLIENTS {

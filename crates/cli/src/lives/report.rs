@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 pub enum Outcome {
     /// All was there, or was made good.
     Repaired,
-    /// An error told it.
+    /// An error reported it.
     Told,
-    /// An error of opening told it, and the files are as they were.
+    /// An error of opening reported it, and the files are as they were.
     Refused,
     /// A durable commit is gone.
     Lost,
@@ -21,7 +21,7 @@ pub enum Outcome {
     Hung,
     /// It panicked, or died otherwise.
     Panicked,
-    /// An error told it where it must go on.
+    /// An error reported it where the engine must go on.
     Stopped,
     /// Opening was refused, and changed the files.
     Changed,
@@ -67,9 +67,9 @@ pub struct Report {
     pub lives: u64,
     pub verified: u64,
     pub transactions: u64,
-    /// Transactions that were told that home is full.
+    /// Transactions that got the error that home is full.
     pub full: u64,
-    /// Seeds of each design, and of each restart.
+    /// Seeds of each design, and of each restart method.
     pub settings: BTreeMap<String, u64>,
     /// Damages of each kind, wherever they were.
     pub damages: BTreeMap<&'static str, u64>,

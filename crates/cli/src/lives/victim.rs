@@ -55,7 +55,7 @@ struct Victim {
 ///
 /// # Errors
 ///
-/// Its files or processes cannot be had.
+/// Its files or processes cannot be created.
 pub fn torture(seed: u64, options: &Torture) -> io::Result<Report> {
     let mut prng = Prng::from_seed(seed);
     let setting = draw(seed, options, &mut prng)?;
@@ -254,7 +254,7 @@ impl Victim {
             (None, _) => Outcome::Repaired,
         };
         if lived.ending == Ending::Exited(life::FOREIGN) && outcome == Outcome::Refused {
-            // As whoever runs the database does who knows what it is.
+            // As an operator does who knows what the file is.
             let _gone = fs::remove_file(self.folder().join("flash"));
             self.pending.iter_mut().for_each(|(_, outcome)| *outcome = Outcome::Refused);
             return true;
@@ -278,7 +278,7 @@ impl Victim {
         true
     }
 
-    /// Whether so little of the flash may be left that nobody can tell what it was.
+    /// Whether so little of the flash may be left that an opening cannot tell what it was.
     fn is_spoilt(&self) -> bool {
         let spoils = [Mishap::Cut, Mishap::Flipped, Mishap::Zeroed].map(Mishap::name);
         self.setting.role == FlashRole::Cache

@@ -29,7 +29,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// One that is exact, and drawn in so many seconds.
+    /// One that is exact, and drawn in `wall_s` seconds.
     pub fn exact(policy: &'static str, ratios: Vec<f64>, wall_s: f64) -> Line {
         Line { policy, method: "exact", ratios, true_ratios: None, wall_s }
     }

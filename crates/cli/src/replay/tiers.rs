@@ -306,7 +306,8 @@ impl TierOutcome {
         }
     }
 
-    /// Of tiers that were told of a trace with so many pages, beside others, in so many seconds.
+    /// Of tiers that were told of a trace, with its number of pages, beside others, with the
+    /// seconds that it took.
     pub fn of_stream(
         (tried, memory, slots): (Tried, Memory, u32),
         tiers: &FollowingTiers<'_>,

@@ -35,7 +35,7 @@ pub(super) fn home(options: &Replay) -> Spec {
     spec
 }
 
-/// The devices that are asked for, with a flash of so many slots.
+/// The devices that are asked for, with a flash of `slots` slots.
 pub(super) fn devices(options: &Replay, page_bytes: u64, slots: u32) -> TimedDevices {
     TimedDevices {
         home: home(options),

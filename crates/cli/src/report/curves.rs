@@ -34,7 +34,7 @@ pub struct CurveLine<'a> {
 }
 
 impl<'a> Curves<'a> {
-    /// Curves over `capacities` of a trace of so many pages.
+    /// Curves over `capacities` of a trace of `pages` pages.
     pub fn new(
         (about, seed, parameters): (&'a str, u64, &'a Map<String, Value>),
         (pages, capacities): (u32, &'a [u32]),

@@ -120,7 +120,7 @@ pub fn convert(options: &TraceConvert) -> Result<(), Failure> {
 }
 
 /// A trace that is being written. Should the work fail, the file is left without its trailer, so
-/// that whoever reads it is told that it is cut off.
+/// that its readers report that it is cut off.
 struct Out {
     path: PathBuf,
     writer: CompactWriter<Box<dyn Write + Send>>,

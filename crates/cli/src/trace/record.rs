@@ -30,8 +30,8 @@ struct State {
 }
 
 impl Recorder {
-    /// Begins the file that is asked for, if one is, of a bench of so many runs, which records to
-    /// `recording`.
+    /// Begins the file that is asked for, if one is, of a bench of the given number of runs, which
+    /// records to `recording`.
     ///
     /// # Errors
     ///

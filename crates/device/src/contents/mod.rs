@@ -22,7 +22,7 @@ use std::io;
 use self::signatures::SIGNATURES;
 pub use self::signatures::{DATABASE, FLASH, FLASH_PART, LOG};
 
-/// At both ends so many bytes are looked at.
+/// This many bytes at both ends are looked at.
 const END_BYTES: u64 = 1 << 20;
 /// Pages looked at between the ends.
 pub const SAMPLES: u64 = 1000;

@@ -10,13 +10,13 @@ use self::At::{Both, End, Every, RaidAtEnd, RaidOldAtEnd, Start, ZfsAtEnd};
 /// Where a signature stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
-    /// So many bytes after the beginning.
+    /// This many bytes after the beginning.
     Start(u64),
-    /// So many bytes before the end.
+    /// This many bytes before the end.
     End(u64),
-    /// One so many bytes after the beginning, one so many before the end.
+    /// One at the first distance after the beginning, one at the second before the end.
     Both(u64, u64),
-    /// From an offset on, at every so many bytes, so many times.
+    /// From an offset on, at steps of a number of bytes, a number of times.
     Every(u64, u64, u64),
     /// In the last whole 64 KiB before the last 64 KiB boundary: md's version 0.90.
     RaidOldAtEnd,

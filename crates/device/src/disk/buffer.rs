@@ -10,7 +10,8 @@
 pub enum ReadAhead {
     /// Not at all.
     Off,
-    /// Until so many sectors past a read from the medium, or something else is to be done.
+    /// Until this many sectors past a read from the medium, or until the drive has something else
+    /// to do.
     Once(u64),
     /// As `Once`, and further past every read that the buffer serves: a stream never runs dry.
     Stream(u64),

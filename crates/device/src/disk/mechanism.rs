@@ -4,7 +4,7 @@
 //! - M2: time never runs backwards between calls, and the arm stands where the last call left it.
 //! - M3: reading on from where the last transfer ended, at the same instant, costs no rotation.
 //! - M4: the seek curve is a mean: a move over more than a cylinder ends early or late by an error
-//!   that nobody knows beforehand. Shorter moves keep to the curve, as the skew allows for them.
+//!   that is not known beforehand. Shorter moves keep to the curve, as the skew allows for them.
 //!
 //! Arm move and head switch overlap; the settling time of writes is added to any move. At the end
 //! of a track the head switches (or the arm steps) and waits for the first sector, which the skew

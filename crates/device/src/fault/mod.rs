@@ -108,7 +108,7 @@ impl FaultyDevice {
         ticket
     }
 
-    /// Does so much of `request` as whole sectors, and waits for it.
+    /// Does the given part of `request`, in whole sectors, and waits for it.
     ///
     /// # Safety
     ///

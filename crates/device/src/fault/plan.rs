@@ -10,26 +10,27 @@ use crate::Op;
 pub struct FaultPlan {
     /// Decides every fault.
     pub seed: u64,
-    /// One in so many reads fails with `EIO`.
+    /// One in this number of reads fails with `EIO`.
     pub read_error_one_in: u64,
-    /// One in so many writes fails with `EIO`, and changes nothing.
+    /// One in this number of writes fails with `EIO`, and changes nothing.
     pub write_error_one_in: u64,
-    /// One in so many reads and writes fails with `EIO` after a part of its first request is done.
+    /// One in this number of reads and writes fails with `EIO` after a part of its first request is
+    /// done.
     pub partial_error_one_in: u64,
-    /// One in so many syncs fails with `EIO`. What it was to make durable may be.
+    /// One in this number of syncs fails with `EIO`. What it was to make durable may be.
     pub sync_error_one_in: u64,
-    /// One in so many times that the device is to grow or to give room back it fails with `EIO`,
-    /// and nothing changes.
+    /// One in this number of requests to grow or to give room back fails with `EIO`, and nothing
+    /// changes.
     pub resize_error_one_in: u64,
-    /// One in so many reads and writes fails with `EINTR` or `EAGAIN`, and would succeed if it were
-    /// tried again.
+    /// One in this number of reads and writes fails with `EINTR` or `EAGAIN`, and would succeed if
+    /// it were tried again.
     pub passing_error_one_in: u64,
-    /// One in so many reads and writes takes `slow` longer.
+    /// One in this number of reads and writes takes `slow` longer.
     pub slow_one_in: u64,
     /// How much longer.
     pub slow: Nanos,
-    /// The device falls silent when it has accepted so many batches and syncs: it never answers
-    /// any of the later ones.
+    /// The device falls silent when it has accepted this number of batches and syncs: it never
+    /// answers any of the later ones.
     pub silent_after: Option<u64>,
     /// From that many on everything fails with `ENODEV`.
     pub dies_after: Option<u64>,
@@ -66,7 +67,7 @@ pub(super) enum Verdict {
     Well,
     Slow(Nanos),
     Fails(i32),
-    /// After so many of 256 parts of the first request are done.
+    /// After this number of 256 parts of the first request are done.
     FailsInPart {
         code: i32,
         of_256: u64,

@@ -1,4 +1,4 @@
-//! Faults by a plan, and how they are waited for, tried again and told.
+//! Faults by a plan, and how they are waited for, tried again and reported.
 
 use std::io::ErrorKind;
 

@@ -1,7 +1,7 @@
-//! Who has a file or a block device that cannot be opened, as far as the system tells.
+//! Which process has a file or a block device that cannot be opened, as far as the system tells.
 //!
 //! It only helps a message, and the decision whether to wait a moment: where the kernel does not
-//! tell, or the holder is in another process namespace, nobody is named.
+//! tell, or the holder is in another process namespace, no process is named.
 //!
 //! ```text
 //! /proc/locks    1: FLOCK  ADVISORY  WRITE 4242 fe:01:1048577 0 EOF
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use terrace_rt::LeafMutex;
 
-/// Who has a file or a block device in use.
+/// The process that has a file or a block device in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Holder {
@@ -27,6 +27,11 @@ pub enum Holder {
     /// An earlier opening in this process, which has closed it: the device has yet to answer
     /// requests of that.
     Unanswered,
+    /// A process that was killed, or is about to end: the device has yet to answer its requests.
+    Ending {
+        /// Its id.
+        pid: u32,
+    },
     /// A fork of a process that had it open, and has ended.
     Fork {
         /// The process that has ended.
@@ -60,6 +65,10 @@ impl fmt::Display for Holder {
             Holder::Unanswered => f.write_str(
                 "an earlier opening in this process, requests of which its device has not answered",
             ),
+            Holder::Ending { pid } => write!(
+                f,
+                "process {pid}, which cannot end before the device has answered its requests",
+            ),
             Holder::Fork { of, pid: Some(pid) } => {
                 write!(f, "process {pid}, a fork of process {of}, which has ended")
             }
@@ -75,7 +84,7 @@ impl fmt::Display for Holder {
 }
 
 impl Holder {
-    /// Who holds the file or device that `found` describes.
+    /// The process that holds the file or device that `found` describes.
     pub(super) fn of(found: &Metadata) -> Holder {
         let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
         if let Some(pid) = locker(&locks, found.dev(), found.ino()) {
@@ -97,14 +106,16 @@ impl Holder {
     }
 
     /// The same, after a wait: a process that has ended does not hold a lock for long, unless a
-    /// fork of it has it, too.
-    pub(super) fn or_fork(self, found: &Metadata) -> Holder {
-        match self {
-            Holder::Process { pid: of } if self.is_going() => {
-                let pid = opener(|it| identity(it) == identity(found));
-                Holder::Fork { of, pid: pid.filter(|&pid| pid != std::process::id()) }
-            }
-            holder => holder,
+    /// fork of it has it, too, or the kernel waits for an answer to its requests.
+    pub(super) fn after_wait(self, found: &Metadata) -> Holder {
+        let Holder::Process { pid: of } = self else { return self };
+        if !self.is_going() {
+            return self;
+        }
+        let opener = opener(|it| identity(it) == identity(found));
+        match opener.filter(|&pid| pid != std::process::id() && pid != of) {
+            None if is_there(of) => Holder::Ending { pid: of },
+            pid => Holder::Fork { of, pid },
         }
     }
 
@@ -114,7 +125,7 @@ impl Holder {
         const EXITING: u64 = 4;
         let Holder::Process { pid } = self else { return false };
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-            // Where there is no /proc nobody is named.
+            // Where there is no /proc no process is named.
             return true;
         };
         // The name, in brackets, may have any byte in it.
@@ -124,6 +135,12 @@ impl Holder {
         let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(0);
         is_dead || flags & EXITING != 0
     }
+}
+
+/// Whether the process has an entry in `/proc` yet, be it that of a zombie whose threads wait for
+/// a device.
+fn is_there(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// What no other file has.
@@ -268,8 +285,15 @@ mod tests {
         while !going(child.id()) {
             std::thread::yield_now();
         }
+        let file = tempfile::NamedTempFile::new().expect("a place for files");
+        let found = fs::metadata(file.path()).expect("it is there");
+        let of = child.id();
+        let held_by = |pid| Holder::Process { pid }.after_wait(&found);
+        // As one is that was killed while a thread of it waits for a device.
+        assert_eq!(held_by(of), Holder::Ending { pid: of });
         child.wait().expect("a child of ours");
         assert!(going(child.id()), "and no more a zombie");
+        assert_eq!(held_by(of), Holder::Fork { of, pid: None });
         assert!(!Holder::Unknown.is_going());
     }
 }

@@ -8,15 +8,15 @@ pub(super) enum Job {
     Read,
     Write,
     Sync,
-    /// Room for so many bytes, which do not change.
+    /// Gets room for this many bytes, which do not change.
     Reserve {
         len: u64,
     },
-    /// A file becomes so long, durably.
+    /// Makes a file this long, durably.
     Grow {
         len: u64,
     },
-    /// The room of so many bytes is given back.
+    /// Gives the room of this many bytes back.
     Punch {
         len: u64,
     },

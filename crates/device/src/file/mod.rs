@@ -26,7 +26,8 @@
 //! - F7: under a time limit requests move their bytes through memory of their own, or write from
 //!   memory that they have a share in, until the kernel has answered, however late; so a wait may
 //!   end before that. What may block in a system call does so on a thread of its own. The file
-//!   stays locked until the last answer. A file in memory (tmpfs) has no limit: nobody is asked.
+//!   stays locked until the last answer. A file in memory (tmpfs) has no limit: no device serves
+//!   it.
 //!
 //! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
 //! requests that are not multiples of its own.
@@ -44,6 +45,7 @@ mod syncs;
 mod transfer;
 
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,7 +81,7 @@ pub enum Method {
 /// What an opener may do with a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Read and write: nobody else has it open.
+    /// Read and write: no other process has it open.
     #[default]
     ReadWrite,
     /// Read only, beside other readers: it needs no permission to write, and every write fails.
@@ -140,6 +142,13 @@ impl FileDevice {
     }
 
     /// Does what moves no bytes, and waits for it.
+    /// Bytes of room that the file has; 0 if the file system does not answer in time.
+    fn room(&self) -> u64 {
+        let shared = Arc::clone(&self.0);
+        let blocks = move || shared.file.metadata().map_or(0, |found| found.blocks());
+        rt::within(self.0.time_limit.get(), blocks).unwrap_or(0) * SECTOR_SIZE as u64
+    }
+
     fn do_alone(&self, job: Job, range: (u64, u64)) -> io::Result<()> {
         let completion = self.0.completion(1, job, Some(range));
         let ticket = completion.ticket();
@@ -256,14 +265,16 @@ impl Device for FileDevice {
         Ok(())
     }
 
-    /// By `fallocate`. A block device has all its room for good.
+    /// By `fallocate`. A block device has all its room for good. What others write into the same
+    /// file meanwhile makes the bytes fewer.
     fn punch(&self, offset: u64, len: u64) -> io::Result<Punched> {
         assert!(len > 0 && offset + len <= self.len(), "a range of the device");
         if self.0.is_block_device {
             return Ok(Punched::Kept);
         }
+        let before = self.room();
         match self.do_alone(Job::Punch { len }, (offset, len)) {
-            Ok(()) => Ok(Punched::Freed),
+            Ok(()) => Ok(Punched::Freed { bytes: before.saturating_sub(self.room()).min(len) }),
             Err(source) if source.kind() == ErrorKind::Unsupported => Ok(Punched::Kept),
             Err(source) => Err(source),
         }

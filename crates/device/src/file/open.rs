@@ -7,13 +7,14 @@
 //! into_device ------> direct I/O, length, alignment; the names of what was made are durable
 //! ```
 //!
-//! - O1: between the look at what a file holds and its use nobody else can put something there:
-//!   both are done with one open file, which is locked. A block device is opened exclusively
+//! - O1: between the look at what a file holds and its use no other process can put something
+//!   there: both are done with one open file, which is locked. A block device is opened exclusively
 //!   (`O_EXCL`), so it is not mounted, no part of another device, and not open by another node.
 //! - O2: after the lock was taken the path still leads to the file that was locked.
 //! - O3: a claim that made its file and is dropped takes it away again.
-//! - O4: who has a file open is told at once, unless that process has ended: then it may take the
-//!   kernel a moment to end its requests, which hold its files, and so its locks.
+//! - O4: that another process has the file open is reported at once, unless that process has ended:
+//!   then it may take the kernel a moment to end its requests, which hold its files, and so its
+//!   locks.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
@@ -106,6 +107,16 @@ impl FileClaim {
     #[must_use]
     pub fn is_block_device(&self) -> bool {
         self.kind == Kind::BlockDevice
+    }
+
+    /// Device and inode, which no other file has while this one is open.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn identity(&self) -> Result<(u64, u64), OpenError> {
+        let found = self.file.metadata();
+        found.map(|it| identity(&it)).map_err(|source| self.failed("cannot look at it", source))
     }
 
     /// What it holds.
@@ -248,7 +259,8 @@ impl FileClaim {
         }))
     }
 
-    /// Makes its name durable. Also one that was found: who made it may not have come to that.
+    /// Makes its name durable. Also one that was found: the process that created it may have ended
+    /// before that.
     fn sync_folder(&self) -> Result<(), OpenError> {
         let whole = fs::canonicalize(&self.path);
         let synced = whole.and_then(|path| {
@@ -301,7 +313,7 @@ fn take(path: &Path, access: Access, create: bool) -> Result<FileClaim, Refusal>
         };
         let file = match (opened, kind) {
             (Ok(file), _) => file,
-            // Somebody has made it since, or removed it.
+            // Another process has created it since, or removed it.
             (Err(Refusal::System { source, .. }), None)
                 if source.kind() == ErrorKind::AlreadyExists =>
             {
@@ -369,7 +381,7 @@ fn open_found(path: &Path, kind: Kind, access: Access) -> Result<File, Refusal> 
     }
 }
 
-/// Locks it, or says who has the lock.
+/// Locks it, or returns which process has the lock.
 fn lock(file: &File, found: &Metadata, access: Access) -> Result<(), Refusal> {
     let mut patience = Patience::default();
     loop {
@@ -412,7 +424,7 @@ impl Patience {
             _ => 0,
         };
         if self.tries >= tries {
-            return Err(Refusal::InUse { holder: holder.or_fork(found) });
+            return Err(Refusal::InUse { holder: holder.after_wait(found) });
         }
         self.tries += 1;
         rt::sleep(Patience::LOOK_AGAIN);
@@ -446,17 +458,17 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         if !self.stays && leads_to(&self.path, &self.found) {
-            // Why the rest failed is what the caller is told; what is left is empty or blank.
+            // The caller gets the error for which the rest failed; what is left is empty or blank.
             let _removed = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Who has the bytes of a file.
+/// What holds the bytes of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seat {
-    /// Memory of this machine (tmpfs): every request is a copy, which waits for nobody. A ring has
-    /// it made by a thread of the kernel, whose waking takes longer than the copy.
+    /// Memory of this machine (tmpfs): every request is a copy, which waits for no device. A ring
+    /// has it made by a thread of the kernel, whose waking takes longer than the copy.
     Memory,
     /// A server in user space (FUSE), which says that it can do without waiting, and waits: handing
     /// a request to a ring may take as long as its answer.

@@ -26,9 +26,9 @@ pub enum Refusal {
         /// What it is, with its article: "a folder".
         found: &'static str,
     },
-    /// Somebody else has it open.
+    /// Another process has it open.
     InUse {
-        /// Who.
+        /// That process, if known.
         holder: Holder,
     },
     /// The file system has no direct I/O.

@@ -37,9 +37,9 @@ const IN_FLIGHT_MAX: usize = 128;
 /// Worker threads, which the kernel makes as those there are block: enough for 32 devices that do
 /// not answer. It makes fewer where the limit of the user's processes is lower.
 const WORKERS_MAX: u32 = 32 * IN_FLIGHT_MAX as u32;
-/// So many wait for each other before they go to the kernel, at most. If they all waited until
-/// every task that is ready has run, the device would have that much less to do: reads of 64 tasks
-/// lost a fifth to that.
+/// The most requests that wait for each other before they are passed to the kernel. If they all
+/// waited until every task that is ready has run, the device would have that much less to do: reads
+/// of 64 tasks lost a fifth to that.
 const HANDED_OVER_TOGETHER: usize = 4;
 /// The kernel keeps completions beyond that until there is room.
 const COMPLETIONS: u32 = 16 * IN_FLIGHT_MAX as u32;
@@ -338,7 +338,7 @@ impl Ring {
             }
             let slot = entry.user_data() as usize;
             let lane = self.slots[slot].as_ref().map(|(_, lane)| *lane);
-            // One that was given up (U5) has been told.
+            // One that was given up (U5) has had its error.
             let transfer = self.empty(slot);
             assert!(transfer.is_some() || self.refused, "the kernel answers once");
             transfer.into_iter().for_each(|it| it.complete(entry.result()));

@@ -19,7 +19,7 @@ use super::syncs::Syncs;
 use crate::time_limit::TimeLimit;
 use crate::{Completion, DeviceError, Drain, IoBuf};
 
-/// One batch in so many of a device that never waits ends with a turn of the other tasks.
+/// One batch in this number of a device that never waits ends with a turn of the other tasks.
 const GIVES_WAY_ONE_IN: u64 = 16;
 
 /// What the requests in flight keep alive.
@@ -33,7 +33,7 @@ pub(super) struct Shared {
     pub(super) method: Method,
     /// Its requests are done in the call that makes them, and no device is asked.
     pub(super) never_waits: bool,
-    /// So many batches it has had, if it never waits.
+    /// The batches that it has had, if it never waits.
     pub(super) batches: AtomicU64,
     /// The page cache is bypassed.
     pub(super) direct: bool,

@@ -1,7 +1,7 @@
 //! The syncs of a file: one at a time, and none after one that failed (file.F4).
 //!
-//! The kernel tells an open file of a write that it has lost once, whoever asks first. Of two syncs
-//! side by side the one would fail, and the other succeed for the same writes.
+//! The kernel tells an open file of a write that it has lost only once, at the first sync. Of two
+//! syncs side by side the one would fail, and the other succeed for the same writes.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ pub(super) struct Syncs {
 impl Syncs {
     /// Runs `sync` once those before it have ended; `None` if one of them failed.
     pub(super) fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> Option<io::Result<()>> {
-        // Who unwinds may not wait for another task.
+        // A task that unwinds may not wait for another task.
         let _one = if rt::dead() {
             self.one_at_a_time.try_lock()
         } else {

@@ -245,7 +245,7 @@ fn child(name: &str, path: &Path) -> Child {
         .expect("a process")
 }
 
-/// Two seconds passed before an opener was told that somebody else has the file.
+/// The bug: two seconds passed before an opener got the error that another process has the file.
 #[test]
 fn who_has_a_file_open_is_told_at_once() {
     const NAME: &str = "who_has_a_file_open_is_told_at_once";
@@ -330,7 +330,7 @@ fn a_fork_of_its_process_cannot_use_a_device_nor_unlock_it() {
     write(&device, 0, &[1; 512]).expect("its own process may");
 }
 
-/// Files were readable by everybody.
+/// The bug: files were readable by every user.
 #[test]
 fn files_are_made_for_their_user_alone() {
     use std::os::unix::fs::PermissionsExt;
@@ -349,7 +349,7 @@ fn a_claim_that_is_dropped_takes_away_what_it_made_and_nothing_else() {
     claim.grow(LEN, Room::Sparse).expect("holes");
     drop(claim);
     assert!(!path.exists());
-    // What somebody else has put there meanwhile stays.
+    // What another process has put there meanwhile stays.
     let claim = take();
     std::fs::remove_file(&path).expect("made");
     std::fs::write(&path, "another").expect("a good place");

@@ -1,7 +1,7 @@
 //! One request on its way: its memory, a copy or a share of it, and how it ends.
 //!
 //! - R1: `finish` is called exactly once: the type is consumed, and dropping it unfinished is a bug
-//!   that the drop reports as a failure, so that nobody waits for ever.
+//!   that the drop reports as a failure, so that no task waits for ever.
 
 use std::alloc::{self, Layout};
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::space;
 use crate::{Completion, IoBuf, MemoryOwner, Request};
 
-/// The kernel takes so many pieces of memory at once (`IOV_MAX`).
+/// The most pieces of memory that the kernel takes at once (`IOV_MAX`).
 pub(super) const PIECES_MAX: usize = 1024;
 /// `EINTR` and `EAGAIN` of one transfer that are tried again at once; then `persist` pauses.
 const INTERRUPTIONS_MAX: u32 = 16;
@@ -68,7 +68,7 @@ impl Transfer {
         Transfer { shared, completion, index, job, offset, len, pieces, copy, share, finished }
     }
 
-    /// Whether all of its memory is its own, or shared: nobody has to wait for it.
+    /// Whether all of its memory is its own, or shared: no task has to wait for it.
     pub(super) fn is_detached(&self) -> bool {
         self.copy.is_some() || self.share.is_some() || self.len == 0
     }
@@ -109,7 +109,7 @@ impl Transfer {
         self.run_rest(0);
     }
 
-    /// As `run_here`, where nobody waits for a system call that may never return.
+    /// As `run_here`, where no task waits for a system call that may never return.
     pub(super) fn run_aside(self) {
         self.run_rest_aside(0);
     }
@@ -154,7 +154,7 @@ impl Transfer {
         }
     }
 
-    /// As `run_rest`, where nobody waits for a system call that may never return.
+    /// As `run_rest`, where no task waits for a system call that may never return.
     fn run_rest_aside(self, moved: usize) {
         if !self.shared.is_limited() {
             return self.run_rest(moved);
@@ -228,7 +228,7 @@ impl Transfer {
         if let (Some((bufs, aligned)), Job::Read, Ok(())) = (&self.copy, self.job, &result) {
             self.completion.with_buffers(|| aligned.scatter(bufs));
         }
-        // Whoever waits has the memory alone then.
+        // The waiting task has the memory alone then.
         self.share = None;
         self.shared.gauge.finish(self.job, self.len as u64);
         let result = result.map_err(|source| self.explained(source));

@@ -35,28 +35,28 @@ use crate::slab::IMAGE_SIZE;
 pub struct Faults {
     /// Decides every fault.
     pub seed: u64,
-    /// One in so many reads fails once.
+    /// One in this number of reads fails once.
     pub read_error_one_in: u64,
-    /// One in so many reads finds its first page unreadable until it is written again.
+    /// One in this number of reads finds its first page unreadable until it is written again.
     pub latent_error_one_in: u64,
-    /// One in so many reads finds a bit of its first page flipped, for good.
+    /// One in this number of reads finds a bit of its first page flipped, for good.
     pub bit_rot_one_in: u64,
-    /// One in so many writes fails.
+    /// One in this number of writes fails.
     pub write_error_one_in: u64,
-    /// One in so many writes is reported complete and never happens.
+    /// One in this number of writes is reported complete and never happens.
     pub lost_write_one_in: u64,
-    /// One in so many writes lands on another page.
+    /// One in this number of writes lands on another page.
     pub misdirected_write_one_in: u64,
-    /// One in so many requests takes `stall` longer.
+    /// One in this number of requests takes `stall` longer.
     pub stall_one_in: u64,
     /// How much longer.
     pub stall: Nanos,
     /// Writes and reservations that end past this byte fail as on a full device. `set_full_from`
     /// moves it.
     pub full_from: Option<u64>,
-    /// The device dies when it has accepted so many requests.
+    /// The device dies when it has accepted this number of requests.
     pub dies_after: Option<u64>,
-    /// The device falls silent when it has accepted so many requests.
+    /// The device falls silent when it has accepted this number of requests.
     pub silent_after: Option<u64>,
 }
 

@@ -79,7 +79,7 @@ pub(super) struct InService {
     pub(super) marks: Option<Vec<Mark>>,
 }
 
-/// Timers to set and reports to make once nobody holds the service.
+/// Timers to set and reports to make once no task holds the service.
 #[derive(Default)]
 pub(super) struct Effects {
     pub(super) timers: Vec<(Nanos, u64)>,
@@ -319,7 +319,7 @@ impl InService {
             return Ok(());
         }
         // SAFETY: the ticket has neither been waited for (this report is still to come) nor been
-        // abandoned, so by the contract of `submit` the buffers are valid and nobody else's.
+        // abandoned, so by the contract of `submit` the buffers are valid and not used by others.
         let read = unsafe { scatter(&self.store, request.offset, &request.bufs) };
         read.map_err(io::Error::other)
     }

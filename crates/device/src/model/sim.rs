@@ -164,7 +164,7 @@ impl SimDevice {
         self.world.now()
     }
 
-    /// Sets timers and makes reports; nobody may hold the service.
+    /// Sets timers and makes reports; no task may hold the service.
     fn perform(&self, effects: Effects) {
         let real = !self.world.is_virtual();
         for (at, token) in effects.timers {
@@ -278,8 +278,9 @@ impl Device for SimDevice {
         }
         let page = IMAGE_SIZE as u64;
         let whole = offset.div_ceil(page)..(offset + len) / page;
+        let bytes = whole.end.saturating_sub(whole.start) * page;
         service.put(whole.map(|page| Piece::Page { page, image: None }).collect());
-        Ok(Punched::Freed)
+        Ok(Punched::Freed { bytes })
     }
 
     fn trim(&self, offset: u64, len: u64) {

@@ -43,7 +43,7 @@ pub(super) unsafe fn gather(store: &Store, offset: u64, bufs: &[IoBuf]) -> Vec<P
 ///
 /// # Safety
 ///
-/// The buffers can be written for their whole length, and nobody else uses them.
+/// The buffers can be written for their whole length, and nothing else uses them.
 pub(super) unsafe fn scatter(store: &Store, offset: u64, bufs: &[IoBuf]) -> Result<(), Dropped> {
     let mut at = offset;
     for buf in bufs {

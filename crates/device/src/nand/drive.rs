@@ -124,7 +124,7 @@ struct Channel {
     waiting: VecDeque<u32>,
 }
 
-/// The drive. `T` names a request to whoever made it.
+/// The drive. `T` names a request to its submitter.
 pub(crate) struct NandDrive<T> {
     spec: NandSpec,
     erase: Nanos,
@@ -315,7 +315,7 @@ impl<T: Copy> NandDrive<T> {
         }
     }
 
-    /// Gives commands to the controller, as many as it sees at once.
+    /// Gives commands to the controller, up to the number that it sees at once.
     fn see(&mut self, now: Nanos) {
         while self.seen < self.spec.queue_depth
             && let Some(number) = self.unseen.pop_front()

@@ -121,8 +121,8 @@ impl Ftl {
         ftl
     }
 
-    /// Writes every unit of the host, and then units at random, `rounds` times as many as there
-    /// are; what was counted till then is forgotten.
+    /// Writes every unit of the host, and then units at random, `rounds` times the number of units;
+    /// what was counted till then is forgotten.
     pub(super) fn wear_in(&mut self, rounds: u64, prng: &mut Prng) {
         let (all, at_once) = (self.layout.host_units, self.layout.units_per_program);
         let mut batch = Vec::with_capacity(at_once as usize);
@@ -166,8 +166,8 @@ impl Ftl {
         (place != NONE).then(|| (self.die(place), place / self.layout.units_per_program))
     }
 
-    /// Writes units, at most as many as a program takes, the host's or the map's. `collect` is due
-    /// after it, until that has nothing to do.
+    /// Writes units, at most what one program operation takes, the host's or the map's. `collect`
+    /// is due after it, until that has nothing to do.
     pub(super) fn write(&mut self, units: &[u32]) -> Program {
         if self.host.next == self.layout.units_per_superblock {
             while self.free.len() < 2 && self.advance().is_some() {}

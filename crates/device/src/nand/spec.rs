@@ -62,14 +62,14 @@ pub struct NandSpec {
     pub content: Content,
 }
 
-/// Blocks side by side on all dies, of which a small drive is given at least so many: garbage
+/// Blocks side by side on all dies, of which a small drive is given at least this many: garbage
 /// collection that chooses among few blocks is another one.
 const SUPERBLOCKS_MIN: u64 = 128;
 /// Superblocks for the two frontiers and for what collection must not run out of, beside the
 /// over-provisioning: a large drive has thousands, of which these are none to speak of.
 pub(super) const RESERVE: u32 = 4;
 
-/// The layout of the flash of a drive of so many bytes.
+/// The layout of the flash of a drive of the given number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NandLayout {
     /// Dies.

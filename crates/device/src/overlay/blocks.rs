@@ -218,7 +218,7 @@ impl Drop for Blocks {
     }
 }
 
-/// A file in `folder` that nobody else can open (B3).
+/// A file in `folder` that no other process can open (B3).
 fn nameless_file(folder: &Path) -> io::Result<File> {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let mut options = OpenOptions::new();

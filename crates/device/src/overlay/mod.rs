@@ -5,7 +5,7 @@
 //!   read   <--  what blocks has of the range, over what the device below has
 //! ```
 //!
-//! - Idea: whoever must look at a database that was not closed runs the ordinary recovery on
+//! - Idea: a program that must look at a database that was not closed runs the ordinary recovery on
 //!   overlays, and sees what it would have written, while the devices stay as they are.
 //! - O1: the device below is read, and never written, synced, reserved, lengthened or trimmed.
 //! - O2: a read that nothing here touches goes straight below, with all its requests in flight at
@@ -128,7 +128,7 @@ impl Device for Overlay {
         self.below.is_done(ticket)
     }
 
-    /// Nothing here is durable, and nobody is told that it is: a reader asks for no durability.
+    /// Nothing here is durable, and no result says that it is: a reader asks for no durability.
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }

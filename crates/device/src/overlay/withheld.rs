@@ -14,12 +14,13 @@
 //!   after the first; among themselves only those that overlap keep their order (device.D2). So
 //!   whatever a power cut leaves below, the caller could have left without this.
 //! - W2: a withheld write has completed for the caller, and is read back from memory.
-//! - W3: once let go, every request goes straight below.
-//! - W4: a write that fails below when it is let go ends the rest: all later requests fail, and
+//! - W3: once the writes are released, every request goes straight below.
+//! - W4: a write that fails below when it is released ends the rest: all later requests fail, and
 //!   the devices are as a power cut at that moment leaves them. A device whose loss its owner can
 //!   bear is given up as well, so that the owner can begin again without it: if the others went on,
 //!   they might go past what is left on it, and believe it the next time.
-//! - W5: a device that is to grow does so when it is let go, and has to have the room then.
+//! - W5: a device that is to grow does so when the writes are released, and has to have the room
+//!   then.
 //! - W6: a device that is given up while writes are withheld refuses what is asked of it from then
 //!   on. What it was asked before comes to nothing if its owner can bear its loss; if not, nothing
 //!   is let go, of any device.
@@ -38,10 +39,10 @@ use crate::{
     said_again,
 };
 
-/// Requests in flight at once when writes are let go.
+/// Requests in flight at once when writes are released.
 const WAVE_MAX: usize = 64;
 
-/// What becomes of the others when a write of this device fails as it is let go.
+/// What becomes of the others when a write of this device fails as it is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
     /// Nothing is written any more, to any device.
@@ -67,7 +68,7 @@ enum Step {
     Sync {
         device: usize,
     },
-    /// It becomes so long, with room for what is new.
+    /// Its new length, with room for what is new.
     Grow {
         device: usize,
         len: u64,
@@ -278,7 +279,7 @@ fn send(device: &dyn Device, writes: &[Step]) -> io::Result<()> {
         .iter()
         .map(|(offset, bufs)| Request { op: Op::Write, offset: *offset, bufs, owner: None })
         .collect();
-    // SAFETY: `writes` is borrowed until this function returns, so nobody changes the bytes, and
+    // SAFETY: `writes` is borrowed until this function returns, so no task changes the bytes, and
     // the ticket is waited for, or dropped by unwinding, before that.
     let ticket = unsafe { device.submit(&requests) };
     let waited = device.wait(ticket);
@@ -322,7 +323,7 @@ impl Withheld {
             return None;
         }
         // The group is not locked while a device is read: one that does not answer holds up no
-        // request of another. What is below stays as it is until all is let go.
+        // request of another. What is below stays as it is until all is released.
         let with_below = |(request, coverage): (&Request<'_>, Coverage)| {
             let mut bytes = vec![0; request.len() as usize];
             if request.op == Op::Read && coverage != Coverage::All {
@@ -346,7 +347,7 @@ impl Withheld {
     }
 
     /// Whether requests are withheld. Those of a device that is given up are refused by it, so that
-    /// nobody counts on them.
+    /// no caller counts on them.
     fn withholds(&self) -> bool {
         !self.group.is_open() && !self.below.is_given_up()
     }
@@ -491,7 +492,7 @@ mod tests {
     }
 
     /// Random writes, reads and syncs of two devices against a model: nothing reaches what is below
-    /// before it is let go, by the owner or since it is too much; then all of it is there.
+    /// before it is released, by the owner or since it is too much; then all of it is there.
     #[test]
     fn nothing_is_below_before_it_is_let_go_and_then_all_is() {
         for seed in 0..40 {
@@ -562,7 +563,7 @@ mod tests {
             let is_there = contents(&*other)[0] == 2;
             assert_eq!((let_go, is_there), (Err(0), false));
             assert_eq!(first.is_given_up(), on_loss == OnLoss::GiveUp);
-            // Later requests, of any device, were told "a write of the opening failed", without
+            // The bug: later requests, of any device, got "a write of the opening failed", without
             // kind and number.
             let refused = write(&second, 0, &[3; SECTOR_SIZE]).expect_err("it has stopped");
             let read = read(&second, 0, &mut [0; SECTOR_SIZE]).expect_err("so it has");

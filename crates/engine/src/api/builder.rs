@@ -42,9 +42,10 @@ const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 /// The files keep the size of home, and of a log of fixed size, which `create` sets. All other
 /// options, such as memory, flash and design, apply to one opening and may differ at the next.
 /// While a database needs what is on flash ([`Builder::flash_role`]), flash, its size and the
-/// restart must stay, the design must be one that can have its flash as a part of the database, and
-/// memory must not be much smaller than it was when the flash was first used: the opening is
-/// refused with `FlashNeeded`, which says how much memory is needed, or with `InvalidOption`.
+/// restart method must stay, the design must be one that can have its flash as a part of the
+/// database, and memory must not be much smaller than it was when the flash was first used: the
+/// opening is refused with `FlashNeeded`, which says how much memory is needed, or with
+/// `InvalidOption`.
 ///
 /// # Examples
 ///
@@ -185,8 +186,8 @@ impl Builder {
     }
 
     /// How the contents of the flash tier are found again when the database is next opened: a
-    /// restart of [`restarts`](crate::restarts). With a flash tier the default is `warm`. A tier
-    /// that was kept by another restart starts cold.
+    /// restart method of [`restarts`](crate::restarts). With a flash tier the default is `warm`. A
+    /// tier that was kept by another restart method starts cold.
     #[must_use]
     pub fn restart(mut self, restart: Restart) -> Builder {
         self.restart = Some(restart);
@@ -199,7 +200,7 @@ impl Builder {
     /// As a part of the database it counts as durable: changed pages need not be written home
     /// before the log is cut. In return the database does not open without its flash, or with an
     /// older copy of it (`FlashNeeded`). This needs a design that keeps changed pages on flash, and
-    /// the restart `warm` or one of the `map-` restarts. After a sharp checkpoint
+    /// the restart method `warm` or one of the `map-` methods. After a sharp checkpoint
     /// ([`Database::checkpoint`]) followed by a close, the flash is not needed any more.
     #[must_use]
     pub fn flash_role(mut self, role: FlashRole) -> Builder {
@@ -218,7 +219,7 @@ impl Builder {
 
     /// Whether the metadata of the flash tier is charged to [`Builder::memory`], so that a large
     /// tier leaves fewer pages in memory. By default it is allocated on top of it: 20 bytes for
-    /// each page of flash with the design `auto` and the restart `warm`, up to 36 with other
+    /// each page of flash with the design `auto` and the restart method `warm`, up to 36 with other
     /// designs.
     #[must_use]
     pub fn metadata(mut self, metadata: Metadata) -> Builder {
@@ -443,7 +444,7 @@ impl Builder {
         made: &mut Made,
     ) -> Result<(Database, Option<Label>), Error> {
         let home = files.open_home(self.access, self.home_bytes, made)?;
-        // What is no database is told before anything else is looked for, or made for it.
+        // A home that is no database is an error before any other part is looked for, or created.
         let boot = match superblock::find(&*home) {
             Ok(Found::Database(boot, _)) => boot,
             Ok(Found::Nothing) => {
@@ -486,7 +487,7 @@ impl Builder {
         let overwrite = if overwrites { Overwrite::FlashOnly } else { Overwrite::No };
         let created = Builder { overwrite, ..self.clone() }.create(path);
         match created {
-            // Somebody else has created it meanwhile.
+            // Another caller has created it meanwhile.
             Err(Error::Exists { part: Part::Home, .. }) => self.open(path),
             created => created,
         }

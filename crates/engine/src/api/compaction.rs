@@ -19,8 +19,8 @@ pub struct Compacted {
     pub pages_moved: u64,
     /// Pages that are free since their contents found room in a neighbour.
     pub pages_freed: u64,
-    /// Bytes of home that were given back to the file system. What had been given back before
-    /// counts again. 0 if home is on a block device, or on a file system without holes.
+    /// Bytes of home that were given back to the file system, as it counts them. 0 if home is on a
+    /// block device, or on a file system without holes.
     pub bytes_punched: u64,
 }
 
@@ -34,7 +34,7 @@ impl Database {
     /// other transactions run beside it, and each of its steps survives a crash by itself. It reads
     /// all leaves, logs each page that it changes, and takes checkpoints at its end, which write
     /// home all that is dirty. Another thread may close the database meanwhile: it then returns
-    /// `Closed`. Large values stay where they are.
+    /// `Closed`. Pages of values of more than 4,040 bytes stay where they are.
     ///
     /// # Errors
     ///

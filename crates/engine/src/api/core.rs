@@ -65,9 +65,9 @@ const RUNS_WITHOUT_FRAME: u32 = 100;
 /// From the next run on it pauses first, longer each time.
 const RUNS_WITHOUT_PAUSE: u32 = 3;
 const PAUSE: Nanos = Nanos::from_micros(50);
-/// As a pause, so long that others come to their end with the frames that there are.
+/// As a pause, long enough that others end with the frames that there are.
 const PAUSE_WITHOUT_FRAME: Nanos = Nanos::from_millis(20);
-/// So many of them at a time, at most.
+/// The most such pauses in a row.
 const PAUSES_MAX: u64 = 40;
 /// Batches that a transaction keeps for later scans.
 const BATCHES_KEPT: usize = 4;
@@ -314,7 +314,7 @@ impl Core {
         if decoded.is_some() { Ok(()) } else { Err(self.undecodable(tree, type_name)) }
     }
 
-    /// What is told of bytes of `tree` that are no value of a type.
+    /// The error for bytes of `tree` that are no value of a type.
     #[cold]
     pub(crate) fn undecodable(&self, tree: &Tree, type_name: &'static str) -> Error {
         self.explain(Error::Undecodable { table: tree.id().into(), type_name })
@@ -368,8 +368,8 @@ mod tests {
     use super::*;
     use crate::Part;
 
-    /// A reader met a row that a rollback had left half undone when it stopped the engine, and told
-    /// of a damaged page.
+    /// A reader met a row that a rollback had left half undone when it stopped the engine, and
+    /// reported a damaged page.
     #[test]
     fn what_a_reader_meets_after_a_stop_is_no_damage() {
         let world = Virtual::new(VirtualConfig::default());

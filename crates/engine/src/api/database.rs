@@ -93,7 +93,7 @@ struct Handle {
     access: Access,
     background: LeafMutex<Vec<Task>>,
     world: World,
-    /// Held by who closes: others wait until that is over.
+    /// Held by the task that closes the database: others wait until it is closed.
     closing: Mutex<()>,
     /// When the database was opened.
     opened: Nanos,
@@ -124,7 +124,7 @@ impl Handle {
         if let Some((path, misses)) = self.misses_path.as_ref().zip(misses)
             && !dead()
         {
-            // Advice is not worth an error: whoever wants it finds no file.
+            // Advice is not worth an error: the next opening finds no file.
             let _kept = misses.keep(path);
         }
         let tasks = std::mem::take(&mut *self.background.lock());
@@ -172,7 +172,7 @@ impl Drop for Handle {
             };
             drop(self.world.spawn("close", move || drop(handle)));
         } else if !dead() {
-            // Nobody is left to be told; recovery does what could not be done.
+            // No caller is left to get an error; recovery does what could not be done.
             let _closed = self.close();
         }
     }
@@ -205,10 +205,10 @@ fn take_checkpoints(engine: &Engine, interval: Nanos) {
         if engine.check_open().is_err() {
             return;
         }
-        // Without room, or after a failure, it is not needed: others are told.
+        // Without room, or after a failure, it is not needed: other calls return the error.
         let _witnessed = engine.log.witness();
         if ends.len() as u64 >= WRITER_ROUNDS {
-            // A failure has stopped the pool: whoever writes next is told.
+            // A failure has stopped the pool: the next write returns it.
             let target = ends.pop_front().expect("a round ago");
             let _failed = engine.pool.write_older(target);
         }
@@ -222,7 +222,7 @@ fn take_checkpoints(engine: &Engine, interval: Nanos) {
             continue;
         }
         rounds = WRITER_ROUNDS;
-        // A failure has stopped the log: whoever writes next is told.
+        // A failure has stopped the log: the next write returns it.
         let _failed = engine.checkpoint(Checkpoint::Indirect);
     }
 }

@@ -1,4 +1,4 @@
-//! The devices of a database, and overlays over them for whoever must not change it.
+//! The devices of a database, and overlays over them for callers that must not change it.
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //! not look through all that it removed there each time.
 //!
 //! - P1: every key of a stretch is a ghost and every gap of it is locked, by the transaction that
-//!   remembers it: nobody else puts a key there, and it forgets the stretch when it does itself,
-//!   goes back to a savepoint, or takes tables away.
+//!   remembers it: no other transaction puts a key there, and this one forgets the stretch when it
+//!   puts a key there itself, goes back to a savepoint, or takes tables away.
 
 use std::ops::Bound;
 
@@ -22,7 +22,7 @@ pub(super) struct Emptied {
     stretches: Vec<Stretch>,
 }
 
-/// No transaction empties so many tables at a time that it would pay to remember more.
+/// Remembering more would not pay: transactions seldom empty more tables at a time.
 const STRETCHES_MAX: usize = 8;
 
 impl Emptied {

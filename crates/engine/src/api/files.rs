@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  claim home, flash, log: open and locked, made where nothing was   | a failure takes away
-//!  look: blank, ours, or somebody else's?                            | what was made, and
+//!  look: blank, ours, or foreign?                                    | what was made, and
 //!  clear what may be overwritten, grow, label the flash              v changes nothing else
 //!  devices
 //! ```
@@ -49,9 +49,9 @@ use crate::superblock::{self, Superblock};
 use crate::{Action, BadCopy, Devices, Error, ErrorPath, Part};
 
 const PAGE: u64 = PAGE_SIZE as u64;
-/// A home whose size nobody named may grow to this.
+/// The limit of a home for which no size was given.
 const HOME_BYTES: u64 = 64 << 30;
-/// Links to links are followed so often, as the kernel does.
+/// The most links to links that are followed, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 /// What may be destroyed.
@@ -111,7 +111,7 @@ pub(crate) struct Opened {
 
 impl Files {
     /// The parts of the database whose home is at `home`: its log is beside it unless it has a path
-    /// of its own. The file system of the flash is waited for up to `flash_limit`.
+    /// of its own. It waits for the file system of the flash for at most `flash_limit`.
     ///
     /// # Errors
     ///

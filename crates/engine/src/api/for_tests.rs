@@ -5,7 +5,7 @@ use terrace_page::Lsn;
 use super::Builder;
 
 impl Builder {
-    /// The id of a database to be created, instead of one drawn by chance (or a fixed one in a
+    /// The id of a database to be created, instead of one drawn at random (or a fixed one in a
     /// virtual world): for tests that need two different ones.
     #[doc(hidden)]
     #[must_use]

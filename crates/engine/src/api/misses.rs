@@ -12,7 +12,7 @@
 //! slots 0
 //! pages 183000            of the home, in use
 //! sampled 41000           of the misses
-//! step 17 1024.5          misses by step of distance, as many as the sample stands for
+//! step 17 1024.5          misses by step of distance, scaled up from the sample
 //! ...
 //! end
 //! ```

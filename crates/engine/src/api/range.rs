@@ -11,8 +11,8 @@ use crate::btree::{Batch, Direction, LEAF, Scan, Tree};
 use crate::share::Share;
 use crate::{Error, Key, LockMode, Transaction, Value};
 
-/// Entries that a long scan fetches at once. It begins with one and doubles, so that who wants one
-/// entry locks one.
+/// Entries that a long scan fetches at once. It begins with one and doubles, so that a caller that
+/// wants one entry locks one.
 const BATCH_MAX: usize = 128;
 
 /// A key and its value, encoded, and decoded on demand. Entries that were fetched together, up to
@@ -83,12 +83,13 @@ impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
 /// The entries that it has passed, and the gaps between them, stay locked until the transaction
 /// ends. A long scan locks up to 128 entries ahead.
 ///
-/// Entries are read in batches: the first call reads one, later ones twice as many each, up to 128.
-/// So a change that the same transaction makes meanwhile, through another [`Table`](crate::Table),
-/// shows in the entries that are read after it, not in those of the current batch: up to 127
-/// entries may be returned that it has removed since, or with values that it has replaced. No other
-/// transaction can change what the batch holds. For the same reason a range goes on to the end of
-/// its batch after the database was closed, and returns [`Error::Closed`] only then.
+/// Entries are read in batches: the first call reads one, each later one twice the number before,
+/// up to 128. So a change that the same transaction makes meanwhile, through another
+/// [`Table`](crate::Table), shows in the entries that are read after it, not in those of the
+/// current batch: up to 127 entries may be returned that it has removed since, or with values that
+/// it has replaced. No other transaction can change what the batch holds. For the same reason a
+/// range goes on to the end of its batch after the database was closed, and returns
+/// [`Error::Closed`] only then.
 ///
 /// # Examples
 ///
@@ -288,7 +289,7 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
         }))
     }
 
-    /// Fetches the next entries at one end, at most so many, if there are any.
+    /// Fetches the next entries at one end, at most `most` of them.
     #[cold]
     fn fetch(&mut self, direction: Direction, most: usize) -> Result<(), Error> {
         let core = self.transaction.core();

@@ -1,4 +1,4 @@
-//! Openings for who saves what is left of a database.
+//! Openings that save what is left of a database.
 
 use std::path::Path;
 use std::sync::Arc;

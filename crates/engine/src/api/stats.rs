@@ -46,8 +46,8 @@ pub struct LogStats {
     pub checkpoints: u64,
     /// Time that these took together.
     pub checkpoint_time: Nanos,
-    /// Of that, until the table of the flash tier had caught up, where the restart has one that
-    /// checkpoints wait for.
+    /// Of that, until the table of the flash tier had caught up, where the restart method has one
+    /// that checkpoints wait for.
     pub table_time: Nanos,
     /// Gauge: bytes that recovery would need.
     pub used_bytes: u64,

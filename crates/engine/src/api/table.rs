@@ -443,7 +443,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         let checked = |row: &mut Vec<u8>| {
             terrace_rt::callback(|| {
                 change(row).map_err(Some)?;
-                // `None`: told below, where the transaction is free to name its table.
+                // `None`: reported below, where the transaction is free to name its table.
                 V::decode(row).map(|_| ()).ok_or(None)
             })
         };

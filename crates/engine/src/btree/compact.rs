@@ -5,10 +5,11 @@
 //!
 //! - X1: a node that moves is made in its new place by one record with all its content (`Node`),
 //!   its old page is freed by another one: redo needs neither of them as it was.
-//! - X2: with it changes all that leads there: the parent, which has it as a child, and the left
-//!   neighbour, whose `right` it is, wherever that one's parent is.
+//! - X2: all links to it change with it: that of the parent, which has it as a child, and the
+//!   `right` of the left neighbour, even under another parent.
 //! - X3: the tree's header and root never move: the catalog, or the header, says where they are.
-//! - X4: a chain of a large value does not move. See `overflow`: who reads it may know its pages.
+//! - X4: a chain of a large value does not move. See `overflow`: a reader of the value may know its
+//!   pages.
 
 use terrace_page::{PAGE_SIZE, PageId, PageKind, kind};
 use terrace_pool::Mutation;
@@ -17,7 +18,7 @@ use super::Tree;
 use super::cells::Cells;
 use super::descend::Seek;
 use super::edit::{self, Shape};
-use super::merge::{CELLS_MAX, DENSE_MAX, Merged, Rule};
+use super::merge::{CELLS_MAX, Merged, Rule, dense_max};
 use super::node::{self, NODE_HEADER, Node, SLOT};
 use crate::Error;
 use crate::change::{Change, FREE};
@@ -141,12 +142,12 @@ impl Tree {
         if len > LOOSE_MAX {
             return None;
         }
-        let kept = kept(right);
+        let (kept, len_max) = (kept(right), dense_max(left, right));
         let mut count = 0;
         for index in 0..right.len() - 1 {
             len += SLOT + right.cell_len(index) + longer(right);
             len += kept.get(index).copied().unwrap_or(0);
-            if len + right.key(index + 1).len() > DENSE_MAX {
+            if len + right.key(index + 1).len() > len_max {
                 break;
             }
             count = index + 1;

@@ -16,8 +16,8 @@ use super::{Lockable, Tree};
 use crate::writer::Reader;
 use crate::{Error, KeyHash};
 
-/// Each new start means that another task changed the structure in between: so many in one descent
-/// mean that the pages do not lead there.
+/// Each new start means that another task changed the structure in between: this number in one
+/// descent means that the pages do not lead there.
 const RESTARTS_MAX: u32 = 10_000;
 /// Pages of zeroes that one descent passes by: see `Descent::Blank`.
 const BLANKS_MAX: u32 = 2;
@@ -129,8 +129,8 @@ impl Tree {
         }
     }
 
-    /// As `leaf_read`, for a key that its reader will come back to: the leaf is remembered. Who
-    /// only reads goes to another one next, most often.
+    /// As `leaf_read`, for a key that its reader will come back to: the leaf is remembered. A
+    /// transaction that only reads mostly goes to another leaf next.
     pub(super) fn leaf_read_first<R: Reader + ?Sized>(
         &self,
         r: &mut R,
@@ -314,7 +314,7 @@ impl Tree {
     }
 
     /// The first key from `slot` on, which may be in a leaf further right. All leaves on the way
-    /// there stay latched as long as what is returned lives: so long, the key is the next one.
+    /// there stay latched as long as the result lives: until then the key is the next one.
     pub(super) fn next_key<'t>(&'t self, leaf: &Node<'_>, slot: usize) -> Result<Next<'t>, Error> {
         if slot < leaf.len() {
             let key = leaf.key(slot);
@@ -330,7 +330,7 @@ impl Tree {
                 latched.push(page);
                 return Ok(Next { hash, key: Some(key), latched });
             }
-            // An empty leaf stays latched, too: somebody might put a key there.
+            // An empty leaf stays latched, too: another task might put a key there.
             held = self.right_of(&node)?;
             latched.push(page);
         }
@@ -353,7 +353,7 @@ impl<'t> Next<'t> {
     }
 
     /// The leaf that the key is in, if that is another one than where the search began; the leaves
-    /// in between are let go.
+    /// in between are released.
     pub(super) fn into_leaf(mut self) -> Option<PageRef<'t>> {
         self.key.as_ref()?;
         self.latched.pop()

@@ -1,8 +1,8 @@
 //! The leaf of each tree that a transaction was in last: found again without a descent.
 //!
-//! Who reads a row goes on to write it; who inserts goes on with the next key. The leaf's number,
-//! its frame and its fences are remembered, so that a key that is not in it costs a comparison of
-//! words at hand, and no look at the page.
+//! A task that reads a row often writes it next; one that inserts often goes on with the next key.
+//! The leaf's number, its frame and its fences are remembered, so that a key that is not in it
+//! costs a comparison of words at hand, and no look at the page.
 //!
 //! - H1: what is remembered is a hint, like the way through inner nodes: the leaf is latched and
 //!   checked by tree, level and fences before it is believed. A leaf that is merged away is marked

@@ -17,8 +17,8 @@
 //! could make it good ([`BulkLoad`]). So an interrupted load shows an empty, marked
 //! tree, which is freed as a whole: `Space::free_some`.
 //!
-//! Nobody but the loader may use the tree, from `begin` to `install`. Rolling back a transaction
-//! does not undo a load: load a tree that the same transaction has made.
+//! Only the loader may use the tree, from `begin` to `install`. Rolling back a transaction does not
+//! undo a load: load a tree that the same transaction has made.
 
 use terrace_page::{PAGE_SIZE, PageId, PageKind};
 use terrace_pool::BulkLoad;

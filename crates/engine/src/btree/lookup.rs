@@ -38,7 +38,7 @@ impl Tree {
                 lock_or_wait!(self, r, key, mode);
                 let (flags, value) = node.record(slot);
                 if flags & GHOST != 0 {
-                    // Nobody makes it a key again before this transaction ends.
+                    // No other transaction makes it a key again before this one ends.
                     self.note_ghosts(r, leaf.id(), &node, key);
                     return Ok(Step::Done(None));
                 }
@@ -50,7 +50,7 @@ impl Tree {
                 Ok(Step::Done(Some(show(&whole))))
             }
             Err(slot) => {
-                // Absent until the transaction ends: nobody may fill the gap.
+                // Absent until the transaction ends: no other transaction may fill the gap.
                 let next = self.next_key(&node, slot)?;
                 lock_or_wait!(self, r, &next, LockMode::GapScan);
                 Ok(Step::Done(None))
@@ -78,7 +78,7 @@ impl Tree {
             self.read_large(leaf.id(), value, &mut whole)?;
             value = &whole;
         }
-        // Before anybody sees what may be of another moment.
+        // Checked before `show` gets a value that may be of another moment.
         if view.is_ended() { Err(Error::SnapshotTooOld) } else { Ok(Some(show(value))) }
     }
 

@@ -7,7 +7,7 @@
 //! up level by level; a root with a single child takes that child's contents.
 //!
 //! A compaction ([`Rule::Dense`]) merges any two neighbours of a parent that have room in one page,
-//! but for a little.
+//! but for a little; if their cells are so large that none would fit into that, in all of it.
 
 use terrace_page::{PAGE_SIZE, PageBuf, PageId};
 use terrace_pool::PageMut;
@@ -25,8 +25,8 @@ use crate::writer::{Undo, Writer};
 const UNDERFULL: usize = PAGE_SIZE / 4;
 /// A merged node is no fuller than this.
 const MERGED_MAX: usize = PAGE_SIZE / 4 * 3;
-/// Nor is one that a compaction has filled.
-pub(super) const DENSE_MAX: usize = PAGE_SIZE / 100 * 93;
+/// Nor is one that a compaction has filled fuller than this, if that leaves room for a cell.
+const DENSE_MAX: usize = PAGE_SIZE / 100 * 93;
 
 /// A compaction logs no more bytes of cells in one step.
 pub(super) const CELLS_MAX: usize = 3 * PAGE_SIZE;
@@ -47,6 +47,12 @@ pub(super) enum Rule {
     Thin,
     /// All that find room in the one before.
     Dense,
+}
+
+/// The bytes that a compaction fills of a page with cells of two nodes.
+pub(super) fn dense_max(left: &Node<'_>, right: &Node<'_>) -> usize {
+    let cell = (left.used() + right.used()) / (left.len() + right.len()).max(1);
+    if cell > PAGE_SIZE - DENSE_MAX { PAGE_SIZE } else { DENSE_MAX }
 }
 
 /// Whether a purge of `removed` bytes has just made a node worth merging.
@@ -128,7 +134,7 @@ impl Tree {
         let limit = match rule {
             _ if is_empty => PAGE_SIZE,
             Rule::Thin => MERGED_MAX,
-            Rule::Dense => DENSE_MAX,
+            Rule::Dense => dense_max(&left_node, &right_node),
         };
         if !worth_it || merged_len(&left_node, &right_node) > limit {
             return Ok(false);

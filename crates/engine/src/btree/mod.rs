@@ -13,19 +13,18 @@
 //! key; if not, it starts over. At any time exactly one live node of each level covers a key, so
 //! what passes the check is right, and no task waits for a device while it holds an inner node.
 //! Inner nodes in memory are not even latched: see [`way`]. The leaf that a transaction was in last
-//! passes the same check without a descent: see [`leaves`].
-//! Who holds a latch and wants another takes them in this order: parent before child, left before
-//! right within a level, then the tree's header, overflow pages, an allocation map, pages that
-//! nobody else can reach.
+//! passes the same check without a descent: see [`leaves`]. A task that holds a latch and wants
+//! another takes them in this order: parent before child, left before right within a level, then
+//! the tree's header, overflow pages, an allocation map, pages that no other task can reach.
 //!
 //! **Structure changes** (splits, merges, chains of overflow pages) are nested top actions that
 //! latch all they change, exclusively, until they have ended. An operation that finds no room drops
 //! its latch, has the node split, and starts over; splits go up level by level, each with its own
 //! nested action, so that there is never a half of one to be seen.
 //!
-//! **Locks** are asked for under the latch of the leaf that the key belongs to: whoever concludes
-//! that a key is absent, or makes it present, holds that latch, so the next key may be looked up
-//! in the neighbour and let go.
+//! **Locks** are requested under the latch of the leaf that the key belongs to: a task that
+//! concludes that a key is absent, or makes it present, holds that latch, so the next key may be
+//! looked up in the neighbour and released.
 //!
 //! **Ranges** go forward along the right neighbours, hand over hand, and backward by descending
 //! anew to what lies below the lower fence: a left neighbour would be a third page in every split,

@@ -368,7 +368,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Has the processor fetch cell `index`, for who locks its key first.
+    /// Has the processor fetch cell `index`, for a caller that locks its key first.
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
         terrace_pool::prefetch(self.page, self.cell_at(index), CELL_AHEAD);

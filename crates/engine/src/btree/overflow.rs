@@ -26,9 +26,9 @@
 //! ```
 //!
 //! **Stamps.** A value's stamp is where the log ended when it was put. A page is freed, and used
-//! again, by logged changes only, so no page ever had the same stamp twice: one that a device
-//! brought back from an older day is told from the one that was written last, whether its value is
-//! read or freed.
+//! again, by logged changes only, so no page ever had the same stamp twice: a page that a device
+//! brought back from an older state is distinguished from the one that was written last, whether
+//! its value is read or freed.
 //!
 //! **Tails.** The chain of a value of a few pages ends with a full page, and what is left over is
 //! in the record, if a cell can hold it ([`tail_len`]): a page of its own would be nearly empty for

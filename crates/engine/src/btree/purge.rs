@@ -9,17 +9,18 @@
 //! ```
 //!
 //! A removed key is marked, and stays. So locks on it, and on the gap before it, keep their place:
-//! nobody need be given others, the undo of a removal needs no room, and whoever meets the ghost
-//! locks it like a key that is there, and then knows that it is absent (Graefe, "A Survey of B-Tree
-//! Locking Techniques", 2010).
+//! no lock moves to another resource, the undo of a removal needs no room, and a transaction that
+//! meets the ghost locks it like a key that is there, and then knows that it is absent (Graefe, "A
+//! Survey of B-Tree Locking Techniques", 2010).
 //!
-//! - G1: a ghost goes only under the exclusive latch of its leaf, and only if nobody has a lock on
-//!   its key or on the gap before it, waits for one, or may have marked it under a lock of the
-//!   table. Locks are asked for under that latch, and marked under it.
+//! - G1: a ghost goes only under the exclusive latch of its leaf, and only if no transaction has a
+//!   lock on its key or on the gap before it, waits for one, or may have marked it under a lock of
+//!   the table. Locks are asked for under that latch, and marked under it.
 //! - G2: a purge is a nested action: no rollback brings a ghost back.
 //! - G3: a transaction that made ghosts, or met them, in a leaf where they are worth purging tells
-//!   the reclaim task once it has given up its locks. So the last one who stood in the way does.
-//! - G4: before a ghost goes, snapshots are told (`Writer::bury`).
+//!   the reclaim task once it has given up its locks. So the last transaction that prevented the
+//!   purge tells it.
+//! - G4: before a ghost goes, the versions for snapshots get a grave for it (`Writer::bury`).
 //! - G5: the large value of a ghost is on the list of its tree from when the key was removed: a
 //!   ghost's reference is only for the undo that takes it off that list.
 
@@ -35,9 +36,9 @@ use crate::reclaim::Progress;
 use crate::writer::{Reader, Undo, Writer};
 use crate::{Error, KeyHash, TreeId};
 
-/// So many ghosts in a leaf are worth a purge.
+/// A leaf with at least this many ghosts is worth a purge.
 const WORTH_COUNT: usize = 8;
-/// And so are fewer, if of so many keys one is a ghost.
+/// So is one with fewer, if at least one in this number of its keys is a ghost.
 const WORTH_ONE_IN: usize = 4;
 
 fn is_worth_purging(node: &Node<'_>) -> bool {

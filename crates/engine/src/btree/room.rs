@@ -66,7 +66,8 @@ impl Tree {
         replaced: Option<(usize, usize)>,
     ) -> bool {
         let free = node.free();
-        // Most often nobody keeps anything, and then not as much as there is.
+        // Shortcut: mostly no row keeps room, or all rows of all leaves keep less than this leaf
+        // has free.
         if needed == 0 || needed > free || w.leaf_room().bytes() <= free - needed {
             return needed <= free;
         }

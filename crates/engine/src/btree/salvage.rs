@@ -12,11 +12,11 @@
 //! ```
 //!
 //! - V1: rows come in ascending order, each key once.
-//! - V2: every part of the key space is either in leaves that were read or told as lost.
+//! - V2: every part of the key space is either in leaves that were read or reported as lost.
 //! - V3: a leaf that no parent leads to counts only within a gap, and only while a map that is
 //!   whole has its page in use, for this tree: so what was freed does not come back. Where a map is
-//!   damaged too, its leaves count, and are told as doubtful.
-//! - Nothing is latched while a row is handed out, and nobody else may change the tree.
+//!   damaged too, its leaves count, and are reported as doubtful.
+//! - Nothing is latched while a row is handed out, and no other task may change the tree.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -70,7 +70,7 @@ pub enum Flaw {
     },
 }
 
-/// Who takes what is found.
+/// Receives what is found.
 pub(crate) trait Sink {
     /// A row.
     ///

@@ -1,16 +1,16 @@
 //! Ranges, forward and backward, a batch of entries at a time.
 //!
 //! A scan locks each record that it meets and the gap before it, and at its end the gap before the
-//! first key beyond the range: so nobody can put a key where it has looked. Ghosts are locked like
-//! any record, and skipped. Between two batches it
-//! holds no latch and remembers a key only; the next batch starts from there by a descent.
+//! first key beyond the range: so no other transaction can put a key where it has looked. Ghosts
+//! are locked like any record, and skipped. Between two batches it holds no latch and remembers a
+//! key only; the next batch starts from there by a descent.
 //!
 //! - Forward, it goes to the right neighbour hand over hand: the first key of the next leaf, or the
-//!   gap before it if the range ends there, is locked while both leaves are latched. So nobody
-//!   puts a key behind the last one of the leaf that is let go.
-//! - Backward, it first locks the gap before the key beyond its end; from then on the gap below
-//!   the last key met is always locked, so it may let go and descend anew to what lies below a
-//!   fence.
+//!   gap before it if the range ends there, is locked while both leaves are latched. So no task
+//!   puts a key behind the last one of the leaf that is released.
+//! - Backward, it first locks the gap before the key beyond its end; from then on the gap below the
+//!   last key met is always locked, so it may release its latch and descend anew to what lies below
+//!   a fence.
 //!
 //! **Read-ahead.** A scan that has walked from one leaf to the next asks the pool for the leaves
 //! that follow, as its leaves' parents list them, in runs of neighbouring pages: the more, the
@@ -219,7 +219,7 @@ impl Scan {
             let next = tree.next_key(&node, node.len())?;
             let mode = if self.reaches(&next) { self.mode.scanned() } else { LockMode::GapScan };
             stop_if_busy!(tree.lock(r, &next, mode));
-            // Only now that nobody can put a key in between, the leaf is let go.
+            // The leaf is released only now that no task can put a key in between.
             let Some(right) = next.into_leaf() else { return Ok(Stop::End) };
             leaf = right;
             slot = 0;
@@ -286,7 +286,7 @@ impl Scan {
                 stop_if_busy!(tree.lock_hash(r, hash, mode, || batch.last_key().to_vec()));
             }
             if node.is_ghost(slot) {
-                // Locked as what it was: whoever removed it may take that back.
+                // Locked as what it was: the transaction that removed it may roll back.
                 batch.drop_key();
                 has_ghosts = true;
                 continue;
@@ -430,7 +430,7 @@ impl Scan {
                 stop_if_busy!(tree.lock_hash(r, hash, mode, || batch.last_key().to_vec()));
             }
             if node.is_ghost(slot) {
-                // Locked as what it was: whoever removed it may take that back.
+                // Locked as what it was: the transaction that removed it may roll back.
                 batch.drop_key();
                 has_ghosts = true;
                 continue;

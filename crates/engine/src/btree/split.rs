@@ -37,7 +37,8 @@ use crate::change::Change;
 use crate::space::Purpose;
 use crate::writer::{Undo, Writer};
 
-/// So many keys in a row, each right after the one before, are an ascending run.
+/// The least keys in a row, each inserted right after the one before, that count as an ascending
+/// run.
 const RUN_MIN: usize = 2;
 
 /// Let a leaf have fences of `l` and `u` bytes, a prefix of `p`, and `t` bytes of cells; the new
@@ -163,8 +164,8 @@ fn size_with(node: &Node<'_>, index: usize, kept: &[usize]) -> usize {
     SLOT + node.cell_len(index) + kept.get(index).copied().unwrap_or(0)
 }
 
-/// Whether these cells make a node with so many bytes of fences. The prefix of a part is at least
-/// that of the whole, and saves on each cell what it takes once; slots are aligned.
+/// Whether these cells fit in a node with `fences_len` bytes of fences. The prefix of a part is at
+/// least that of the whole, and saves on each cell what it takes once; slots are aligned.
 fn part_fits(node: &Node<'_>, part: Range<usize>, kept: &[usize], fences_len: usize) -> bool {
     let cells: usize = part.map(|index| size_with(node, index, kept)).sum();
     fences_len + node.prefix().len() + SLOT - 1 + cells <= PAGE_SIZE - NODE_HEADER

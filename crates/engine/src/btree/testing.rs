@@ -61,7 +61,7 @@ impl Journal for Log {
     }
 }
 
-/// Who has which key.
+/// Which transaction has which key.
 #[derive(Default)]
 struct Locks {
     keys: BTreeMap<(TreeId, KeyHash), TxnId>,

@@ -1,9 +1,9 @@
 //! Undo by key: how a rollback, or recovery, takes a change back wherever its key is by then.
 //!
-//! No locks are asked for: what is undone is still locked, or, in recovery, nobody else is there.
-//! The undo of an insertion leaves a ghost, that of a removal finds one: both change a byte, and
-//! need no room in the page. Structure changes on the way are nested actions like any; the change
-//! that undoes is the last one, outside of them.
+//! No locks are requested: what is undone is still locked, or, in recovery, no other transaction
+//! runs. The undo of an insertion leaves a ghost, that of a removal finds one: both change a byte,
+//! and need no room in the page. Structure changes on the way are nested actions like any; the
+//! change that undoes is the last one, outside of them.
 
 use super::descend::Seek;
 use super::node::{GHOST, Node, OVERFLOW};

@@ -2,7 +2,8 @@
 //!
 //! An inner node is read by every descent and changed by few: a latch on it would be two writes to
 //! a cache line that all threads want. So a descent reads it word by word, as atomics, and asks the
-//! latch afterwards whether anybody changed it (optimistic lock coupling, Leis et al., DaMoN 2016).
+//! latch afterwards whether a writer has changed it (optimistic lock coupling, Leis et al., DaMoN
+//! 2016).
 //!
 //! - Y1: the words may be those of half a change, or of another page: every offset is checked, and
 //!   what comes out is used only after the latch has said that nothing was changed.
@@ -36,7 +37,7 @@ pub(super) struct Way {
 
 impl Way {
     /// Where `seek` goes from the inner node of `tree` whose `index`th eight bytes `word` gives.
-    /// `None`: it is none.
+    /// `None`: the page is no inner node of `tree`.
     #[inline]
     pub(super) fn through(word: impl Fn(usize) -> u64, tree: u32, seek: Seek<'_>) -> Option<Way> {
         let (head, counts, lens) = (word(0), word(TREE_AT / 8), word(LOWER_LEN_AT / 8));
@@ -161,7 +162,7 @@ impl<W: Fn(usize) -> u64> Slots<'_, W> {
         }
     }
 
-    /// How `len` bytes at offset `at` stand to as many of `key`.
+    /// How `len` bytes at offset `at` compare to the first `len` bytes of `key`.
     #[inline]
     fn compare_prefix(&self, at: usize, len: usize, key: &[u8]) -> Ordering {
         match len {
@@ -171,7 +172,7 @@ impl<W: Fn(usize) -> u64> Slots<'_, W> {
         }
     }
 
-    /// How 1 to 8 bytes at offset `at` stand to as many of those that begin with `head`.
+    /// How 1 to 8 bytes at offset `at` compare to the same number of first bytes in `head`.
     #[inline]
     fn compare_head(&self, at: usize, len: usize, head: u64) -> Ordering {
         let cut = 64 - 8 * len as u32;

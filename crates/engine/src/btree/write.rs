@@ -3,6 +3,9 @@
 //! A removed key stays as a ghost: see [`purge`](super::purge). An insertion finds it there, and
 //! puts the new record in its place.
 //!
+//! A page changes only once the key is locked, even where a leaf is only split for it: so a
+//! transaction that has locked the whole table, as a check of the tree does, may rely on its shape.
+//!
 //! All that can fail comes before the change of the leaf (writer.W4), with one exception after
 //! which the caller must roll back: a large value runs out of room while it is being written.
 
@@ -294,12 +297,12 @@ impl Tree {
         (flags, value): (u8, &[u8]),
     ) -> Result<Attempt, Error> {
         let node = Node::again(&leaf);
-        if !self.fits(w, &node, key, 1 + value.len()) {
-            return Ok(Attempt::NoRoom(Need::Insert { body_len: 1 + value.len() }));
-        }
         let hash = KeyHash::of(key);
         if let Some(request) = self.lock_hash(w, hash, LockMode::Exclusive, || key.to_vec())? {
             return Ok(Attempt::Wait(request));
+        }
+        if !self.fits(w, &node, key, 1 + value.len()) {
+            return Ok(Attempt::NoRoom(Need::Insert { body_len: 1 + value.len() }));
         }
         let next = self.next_key(&node, slot)?;
         if let Some(request) = self.lock(w, &next, LockMode::GapInsert)? {

@@ -169,8 +169,8 @@ impl Context {
         let encode = |out: &mut Vec<u8>| change.encode(out);
         let (txn, prev, draft) = (self.txn, self.last, &mut self.buffers.draft);
         if change.formats() && kind(page) == Some(PageKind::Free) {
-            // Nobody needs the bytes of a page that nothing leads to. Something leads to a root
-            // that is made anew, and to a leaf that has given rows to its neighbour.
+            // The bytes of a page that no link leads to are not needed again. A link leads to a
+            // root that is made anew, and to a leaf that has given rows to its neighbour.
             draft.update(txn, prev, place, encode, undo_writer(&Undo::None));
         } else {
             draft.update(txn, prev, place, encode, undo_difference(page, &after));
@@ -284,7 +284,7 @@ impl Writer for Context {
         if self.mode != Mode::Forward {
             return false;
         }
-        // The catalog is changed without locks, too, by who holds others instead.
+        // Transactions also change the catalog without locks on it, under other locks.
         if tree == CATALOG {
             return self.engine.is_alone(self.txn);
         }

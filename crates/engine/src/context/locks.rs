@@ -17,7 +17,7 @@ use crate::versions::View;
 use crate::writer::Reader;
 use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, LockWait, TreeId};
 
-/// Leaves whose ghosts a transaction remembers: what is beyond, scans and insertions find.
+/// Leaves whose ghosts a transaction remembers: scans and insertions find the others.
 const MET_MAX: usize = 4096;
 
 impl Context {
@@ -78,7 +78,7 @@ impl Context {
         Ok(())
     }
 
-    /// Locks a table as who reads some of its keys does, waiting for others.
+    /// Locks a table as for reading some of its keys, waiting for others.
     ///
     /// # Errors
     ///

@@ -10,11 +10,11 @@
 //!
 //! - X1: undo entries are in the order of their records; rolling back takes them from the end.
 //!   Past `UNDO_BYTES_MAX` the list is dropped, and the log is read instead.
-//! - X2: every undo is one record that is no nested action's: CLR, whose `undo_next` is the record
+//! - X2: each undo logs one CLR, outside any nested top action, whose `undo_next` is the record
 //!   before the one undone. So a crash at any point finds where to go on.
 //! - X3: within a nested action a record carries the bytes that it changes, as they were. Only
-//!   recovery uses them, if the action never ended: the pages are latched until then, so nobody
-//!   else has changed them since.
+//!   recovery uses them, if the action never ended: the pages are latched until then, so no other
+//!   task has changed them since.
 //! - X4: locks are kept until COMMIT or END is in the log, or the log takes no more records; only
 //!   then is COMMIT made durable.
 //! - X5: an undo entry goes with the append of its CLR, after which nothing can fail: a rollback
@@ -118,7 +118,7 @@ impl Context {
         Ok(Context::new(engine, TxnId(0), Some(owner)))
     }
 
-    /// Reads what is committed now, and takes no locks. While versions cannot be had, it takes
+    /// Reads what is committed now, and takes no locks. While versions are not available, it takes
     /// locks instead, in the task of number `task`.
     ///
     /// # Errors
@@ -282,11 +282,11 @@ impl Context {
 
     /// Commits: appends COMMIT, gives up the locks, forces the log as asked for.
     ///
-    /// The locks go before the log is durable, so that nobody waits for a transaction and the log
-    /// disk both. That is safe since the log survives as a prefix: whoever saw these changes has
-    /// its own records behind this COMMIT, and one that only read waits for the commits that it
-    /// saw (early lock release: DeWitt et al., "Implementation Techniques for Main Memory Database
-    /// Systems", SIGMOD 1984).
+    /// The locks go before the log is durable, so that no transaction waits for both another one
+    /// and the log disk. That is safe since the log survives as a prefix: a transaction that saw
+    /// these changes has its own records behind this COMMIT, and one that only read waits for the
+    /// commits that it saw (early lock release: DeWitt et al., "Implementation Techniques for Main
+    /// Memory Database Systems", SIGMOD 1984).
     ///
     /// # Errors
     ///
@@ -344,9 +344,9 @@ impl Context {
         }
     }
 
-    /// What the caller of an operation that failed with `error` is told. An error with a nested
-    /// action open stops the engine; and where the engine has stopped, the cause of that is told,
-    /// not what came of it in this operation.
+    /// The error that the caller of an operation that failed with `error` gets. An error with a
+    /// nested action open stops the engine; and where the engine has stopped, it is the cause of
+    /// that, not what followed from it in this operation.
     #[cold]
     pub(crate) fn first_cause(&self, error: Error) -> Error {
         if let Err(ended) = self.check_snapshot() {
@@ -378,7 +378,8 @@ impl Context {
         for (row, freed) in self.buffers.kept_rows.drain(..) {
             self.engine.leaf_room.release(row, freed as usize);
         }
-        // Not who has only met them, nor the reclaim task itself, which locks nothing.
+        // A transaction that has only met ghosts does not wait, nor the reclaim task itself, which
+        // locks nothing.
         let may_wait = self.owner.is_some() && self.txn != TxnId(0);
         self.release_locks();
         if !self.buffers.met.is_empty() {

@@ -223,7 +223,7 @@ impl Context {
             self.engine.log.fail(Error::Panicked { page: None });
         }
         if let Some(owner) = &self.owner {
-            // Who catches the panic and goes on waits for that task, not for itself.
+            // A task that catches the panic and goes on waits for that task, not for itself.
             self.engine.locks.leave_task(owner);
         }
         let successor = Context::new(&self.engine, TxnId(0), None);
@@ -247,7 +247,8 @@ impl Drop for Context {
             return;
         }
         if !self.ended {
-            // Nobody is left to be told; a failure has stopped the log, and recovery goes on.
+            // No caller is left to get an error; a failure has stopped the log, and recovery goes
+            // on.
             let _undone = self.rollback();
         }
         if let Some(mut buffers) = self.buffers.0.take() {

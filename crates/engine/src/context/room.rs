@@ -26,7 +26,8 @@ use crate::log::{Appended, Room};
 use crate::versions::{UndoList, Writing};
 use crate::writer::Undo;
 
-/// Operations of so many bytes put large values: they wait for the reclaim task if it is behind.
+/// Operations of at least this many bytes put large values: they wait for the reclaim task if it is
+/// behind.
 const LARGE_BYTES: usize = 4 << 10;
 /// What one operation on a tree may append, besides its value: splits of a few levels.
 const OPERATION_BYTES: u64 = 96 << 10;
@@ -34,8 +35,8 @@ const OPERATION_BYTES: u64 = 96 << 10;
 pub(super) const RECORD_BYTES: u64 = 10 << 10;
 /// What is reserved beyond an operation, so that not each one touches the counter that all share.
 const RESERVED_AHEAD: u64 = 16 << 10;
-/// Operations keep what they have reserved while all that is reserved is less than one part in so
-/// many of the ring.
+/// Operations keep what they have reserved while all reservations are less than this fraction of
+/// the ring.
 const KEPT_ONE_IN: u64 = 16;
 /// A CLR without what it puts back, and an END.
 const CLR_BYTES: u64 = 96;
@@ -116,18 +117,19 @@ impl Context {
         Ok(())
     }
 
-    /// Whether `txn` is this transaction, or the one that waits for it.
+    /// Whether `txn` is this transaction, or the one on whose behalf it works.
     fn answers_for(&self, txn: TxnId) -> bool {
         txn != TxnId(0) && (txn == self.txn || txn == self.works_for)
     }
 
-    /// What the transaction is told that others want to give way, for room in the log.
+    /// The error of the transaction that others want to give way, for room in the log.
     pub(super) fn holds_log(&self) -> Error {
         let log = &self.engine.log;
         let first = self.chain.as_ref().and_then(|chain| chain.open());
         let held_bytes = first.map_or(0, |(first, _)| log.end().0 - first.0);
         let own_bytes = self.own_log_bytes();
-        Error::HoldsLog { own_bytes, held_bytes, capacity: log.capacity() }
+        let (capacity, is_device_full) = (log.capacity(), log.is_device_full());
+        Error::HoldsLog { own_bytes, held_bytes, capacity, is_device_full }
     }
 
     /// Log bytes that the transaction answers for: its own, and those of what was made for it.
@@ -272,7 +274,7 @@ impl Context {
             let Err(Error::LogFull { wanted_bytes, .. }) = appended else {
                 break (appended, undo);
             };
-            // Nobody waits for a device with the list held.
+            // No task waits for a device while it holds the list.
             drop(undo);
             if !log.extend(wanted_bytes, room)? {
                 break (appended, chain.undo.lock());

@@ -21,7 +21,7 @@ const PLACES: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) list: Vec<TableLock>,
-    /// Where in the list a table was last put. A hint: what stands there says whose it is.
+    /// Where in the list a table was last put. A hint: the entry itself names its table.
     places: [u8; PLACES],
 }
 

@@ -37,7 +37,7 @@ pub struct Dumped {
     pub tables: u64,
     /// Rows in them.
     pub rows: u64,
-    /// Losses that were told.
+    /// Losses that were reported.
     pub losses: u64,
 }
 
@@ -48,7 +48,7 @@ pub enum SaveError {
     Output(io::Error),
     /// There is no table of this name.
     NoSuchTable(String),
-    /// Something is lost, which was told, and salvage was not asked for. What was written is no
+    /// Something is lost, which was reported, and salvage was not asked for. What was written is no
     /// whole dump.
     Lost,
 }
@@ -235,8 +235,8 @@ impl Saved {
         dumped
     }
 
-    /// Writes a dump of the tables named, or of all, and tells what is lost. What is lost of the
-    /// database as a whole counts, and is not told again.
+    /// Writes a dump of the tables named, or of all, and reports what is lost. What is lost of the
+    /// database as a whole counts, and is not reported again.
     ///
     /// # Errors
     ///

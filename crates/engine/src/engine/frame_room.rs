@@ -5,8 +5,9 @@
 //!
 //! - F1: rollbacks that were refused go on one after the other, and hold no frame as they wait for
 //!   their turn. A rollback takes no locks, so none waits for what another one holds.
-//! - F2: a transaction that was refused is run again when no rollback waits. So whoever is refused
-//!   leaves the frames to the rollback whose turn it is, and that has all of them at last.
+//! - F2: a transaction that was refused is run again when no rollback waits. So a refused
+//!   transaction leaves the frames to the rollback whose turn it is, which can get all of them in
+//!   the end.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

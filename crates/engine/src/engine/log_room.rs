@@ -1,14 +1,13 @@
-//! Room in a full log: who waits for it, and who gives way.
+//! Room in a full log: which transactions wait for it, and which one gives way.
 //!
 //! - L1: a log is full because of a transaction that is open, which keeps it from being cut, or
 //!   because of changes that only memory has. A checkpoint helps against the second only.
 //! - L2: the oldest transaction holds the log if it keeps most of it, or if the log stays full for
 //!   [`PATIENCE`] though it was cut up to that transaction: what others have reserved did not come
-//!   free, perhaps since they wait for room too, or for its locks. It is told by its next
-//!   operation, or where it waits for a lock, and gives way; until then, or until their time
-//!   limit, others wait.
-//! - L3: who has given way and is run again lets the others come to their end first: else it fills
-//!   the log beside them as before.
+//!   free, perhaps since they wait for room too, or for its locks. Its next operation, or its wait
+//!   for a lock, fails, and it gives way; until then, or until their time limit, others wait.
+//! - L3: a transaction that has given way and is run again lets the others end first: otherwise it
+//!   fills the log beside them as before.
 
 use std::sync::atomic::Ordering;
 
@@ -66,10 +65,10 @@ impl Engine {
                 None => {}
             }
             if now() >= deadline {
-                let capacity = self.log.capacity();
+                let (capacity, is_device_full) = (self.log.capacity(), self.log.is_device_full());
                 return Err(holder.map_or(full, |(txn, held_bytes)| {
                     let holder = self.locks.id_of(txn);
-                    Error::LogHeld { holder, held_bytes, capacity }
+                    Error::LogHeld { holder, held_bytes, capacity, is_device_full }
                 }));
             }
             self.check_open()?;
@@ -104,14 +103,14 @@ impl Engine {
         end.0 - first.0.min(end.0) + self.log.reserved()
     }
 
-    /// What a transaction is told that keeps `held_bytes` of the log and wants more of it: that it
+    /// The error of a transaction that keeps `held_bytes` of the log and wants more of it: that it
     /// holds the log, unless what it has logged itself is most of that.
     fn holds_log(&self, full: Error, held_bytes: u64) -> Error {
         match full {
-            Error::LogFull { own_bytes, capacity, .. }
+            Error::LogFull { own_bytes, capacity, is_device_full, .. }
                 if own_bytes < held_bytes / 2 || !self.is_most(held_bytes) =>
             {
-                Error::HoldsLog { own_bytes, held_bytes, capacity }
+                Error::HoldsLog { own_bytes, held_bytes, capacity, is_device_full }
             }
             full => full,
         }

@@ -38,7 +38,7 @@ impl Engine {
         chains.front().map_or_else(next, |(txn, _)| *txn)
     }
 
-    /// Large values and trees that a transaction below this has given up nobody wants any more: it
+    /// Large values and trees that a transaction below this has given up are no longer needed: it
     /// has ended, and no snapshot sees what was before.
     pub(crate) fn oldest_wanted(&self) -> TxnId {
         let oldest = self.oldest_active();

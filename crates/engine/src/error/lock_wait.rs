@@ -1,4 +1,4 @@
-//! What a transaction is told of a lock that it did not get.
+//! The error of a transaction that did not get a lock.
 
 use std::fmt;
 

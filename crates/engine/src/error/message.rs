@@ -68,7 +68,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What a transaction is told.
+/// Messages for a transaction.
 fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::LockTimeout(wait) => wait.timed_out(f),
@@ -113,7 +113,7 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What a transaction is told that finds no room in the log.
+/// The message for a transaction that finds no room in the log.
 fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::LogFull { own_bytes, rollback_bytes, wanted_bytes, capacity, is_device_full } => {
@@ -129,18 +129,21 @@ fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             })?;
             f.write_str(" (a transaction may fill half of it)")
         }
-        Error::HoldsLog { own_bytes, held_bytes, capacity } => write!(
-            f,
-            "the log is full: {held_bytes} of its {capacity} bytes cannot be cut because this \
-             transaction, which has logged {own_bytes} itself, is still open, and others are \
-             waiting: run it again, and end it sooner",
-        ),
+        Error::HoldsLog { own_bytes, held_bytes, capacity, is_device_full } => {
+            write!(
+                f,
+                "the log is full: {held_bytes} of its {capacity} bytes cannot be cut because this \
+                 transaction, which has logged {own_bytes} itself, is still open, and others are \
+                 waiting: run it again, and end it sooner",
+            )?;
+            of_short_log(*is_device_full, f)
+        }
         Error::LogEnds { position } => write!(
             f,
             "the log has reached {position}, its last position: nothing can be changed any more; \
              dump the database with `terrace dump`, and load it into a new one",
         ),
-        Error::LogHeld { holder, held_bytes, capacity } => {
+        Error::LogHeld { holder, held_bytes, capacity, is_device_full } => {
             f.write_str("the log is full: ")?;
             match holder {
                 Some(holder) => write!(f, "{holder}")?,
@@ -150,13 +153,21 @@ fn of_log(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f,
                 ", still open, prevents {held_bytes} of its {capacity} bytes from being cut: end \
                  it, and run this one again",
-            )
+            )?;
+            of_short_log(*is_device_full, f)
         }
         _ => unreachable!("no error of the log's room"),
     }
 }
 
-/// What the caller of a table is told.
+fn of_short_log(is_device_full: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str(match is_device_full {
+        true => "; the log may be longer, and found no space where it is: free some there",
+        false => "",
+    })
+}
+
+/// Messages for the caller of a table.
 fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::KeyTooLong { table, len, max } if table.tree() == CATALOG => {
@@ -205,7 +216,7 @@ fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What is told of a database that is not opened, or not here.
+/// Messages about a database that is not opened, or not here.
 fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::InvalidOption { option, what } => write!(f, "invalid option {option}: {what}"),
@@ -268,7 +279,7 @@ fn of_opening(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What is told of a part that is not there.
+/// The message about a part that is not there.
 fn missing(at: At<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match at.0 {
         Part::Log => write!(
@@ -287,14 +298,14 @@ fn missing(at: At<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What is told of a part that is something else.
+/// The message about a part that is something else.
 fn not_a_database(at: At<'_>, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let is = if at.0 == Part::Home { "not a database" } else { "not a part of this database" };
     let holds = if what.starts_with("it") { "" } else { "it holds " };
     write!(f, "{at} is {is}: {holds}{what}; nothing was changed, check the path")
 }
 
-/// What is told of a place that no part can be made at.
+/// The message about a place where no part can be created.
 fn of_place(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::NotBlank { part, path, found } => write!(
@@ -323,7 +334,7 @@ fn of_place(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What is told of stored bytes, devices, and the engine as a whole.
+/// Messages about stored bytes, devices, and the engine as a whole.
 fn of_engine(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::HomeFull { path } => write!(
@@ -391,7 +402,7 @@ fn device(
     }
     let is_named = |device: &str| at.1.as_ref().is_some_and(|path| **path == *Path::new(device));
     match DeviceError::of(source) {
-        // The name of the device is the path, which is told.
+        // The name of the device is the path, which the message contains.
         Some(DeviceError { device, operation, range, source }) if is_named(device) => {
             if let Some((offset, len)) = range {
                 write!(f, "{operation} of {len} bytes at {offset}: ")?;
@@ -405,7 +416,9 @@ fn device(
 /// What to do about a part that is in use.
 fn way_out(holder: &Holder) -> &'static str {
     match holder {
-        Holder::Unanswered => "open it again when the device has answered or was removed",
+        Holder::Unanswered | Holder::Ending { .. } => {
+            "open it again when the device has answered or was removed"
+        }
         Holder::Process { pid } if *pid == std::process::id() => {
             "use that handle, or close it first"
         }

@@ -49,7 +49,7 @@ impl From<PoolError> for Error {
             PoolError::OutOfRange { page } => {
                 Error::corrupt(Part::Home, page, "it lies beyond the end of home")
             }
-            PoolError::Config { what } => Error::InvalidOption { option: "tune", what },
+            PoolError::Config { option, what } => Error::InvalidOption { option, what },
             PoolError::NoMemory => {
                 let what = "the system does not have that much memory";
                 Error::InvalidOption { option: "memory", what }

@@ -24,7 +24,7 @@ pub(crate) struct Found {
 
 /// A transaction that held more gives the memory back.
 const KEPT_PLACES: usize = 1 << 14;
-/// With fewer than one lock in so many places, the places are cleared one by one.
+/// With fewer than one lock per this number of places, the places are cleared one by one.
 const FEW_IN: usize = 16;
 const FIRST_PLACES: usize = 64;
 

@@ -1,19 +1,20 @@
-//! The lock table: who holds and who waits for what, and who waits in a circle.
+//! The lock table: which owners hold and wait for what, and which wait in a cycle.
 //!
-//! - T1: a resource has one partition, by its hash. A lock that nobody contends costs one short
-//!   critical section there, and no memory but the request's, which is used again.
-//! - T2: who must wait says so in the wait list, under its mutex, before it looks for a circle. So
-//!   the last one to close a circle sees all of it: each circle is found, by who closes it, and
-//!   that one gives way. Nothing of this is touched by who does not wait.
+//! - T1: a resource has one partition, by its hash. An uncontended lock costs one short critical
+//!   section there, and no memory but the request's, which is used again.
+//! - T2: an owner that must wait enters the wait list, under its mutex, before it looks for a
+//!   cycle. So the last one to close a cycle sees all of it: the owner that closes a cycle finds
+//!   it, and gives way. An owner that does not wait touches none of this.
 //! - T3: a circle may be seen that has just been broken by a release; then a transaction is run
 //!   again needlessly.
-//! - T4: first come, first served: who asks for a lock that conflicts with an earlier wish waits
-//!   behind it, unless it holds that resource already.
-//! - T5: an owner gets a lock only by asking for it, so never while it waits for another: no edge
-//!   towards one that waits comes to be but by who asks, who then looks for a circle.
-//! - T6: owners of one task stand for each other: while one waits, none of them goes on. So a
-//!   circle may lead through two of them, and who would close it by waiting for an owner of its
-//!   own task is told that, not that others are in its way.
+//! - T4: first come, first served: an owner that requests a lock that conflicts with an earlier
+//!   request waits behind it, unless it holds that resource already.
+//! - T5: an owner gets a lock only by asking for it, so never while it waits for another: a new
+//!   edge towards a waiting owner arises only from a request, and the owner that makes it then
+//!   looks for a cycle.
+//! - T6: owners of one task stand for each other: while one waits, none of them goes on. So a cycle
+//!   may lead through two of them; an owner that would close it by waiting for an owner of its own
+//!   task gets that error, not one that names others.
 //!
 //! The order of mutexes is: wait list, then one partition, or the list of free owners. None of them
 //! is held while waiting.
@@ -31,10 +32,10 @@ use crate::{Error, TransactionId};
 
 /// Transactions that can be open at once.
 pub(crate) const OWNERS_MAX: usize = 1 << 16;
-/// The table of owners grows by so many, and is never made smaller.
+/// The table of owners grows by this number, and is never made smaller.
 const OWNERS_CHUNK: usize = 1024;
 
-/// The task of an owner whose task has panicked.
+/// `OwnerState::task` of an owner whose task has panicked.
 const ORPHANED: u64 = u64::MAX;
 const PARTS: usize = 1 << PART_BITS;
 /// Bytes of a request with its share of the buckets.
@@ -52,7 +53,7 @@ struct OwnerState {
     word: AtomicU64,
     /// The number of its transaction in the log, zero before that has written.
     txn: AtomicU64,
-    /// What users call its transaction, zero until somebody asks.
+    /// What users call its transaction, zero until it is first asked for.
     number: AtomicU64,
     /// The key that it waits for, or waited for last.
     key: LeafMutex<Vec<u8>>,
@@ -109,12 +110,13 @@ pub(crate) enum Refused {
     Full,
     /// The world has lost its power.
     Dead,
-    /// The time is over. The transaction that holds it, and the one that waits before this one, if
-    /// what that one waits for is in the way, and not what is held.
+    /// The time limit has passed. `holder` is the transaction that holds the lock; `queued` is the
+    /// one that waits before this one, if this one conflicts with its request and not with what is
+    /// held.
     TimedOut { holder: Option<TransactionId>, queued: Option<TransactionId> },
-    /// Somebody has ended the wait: the transaction is to give way.
+    /// Another task has ended the wait: the transaction is to give way.
     Interrupted,
-    /// A transaction of the same task holds it, or those who hold it wait for that one.
+    /// A transaction of the same task holds it, or its holders wait for that one.
     Nested { holder: TransactionId },
 }
 
@@ -146,7 +148,7 @@ impl LockTable {
         }
     }
 
-    /// A new owner, who holds nothing. `task` is zero, or names the task or thread in which it
+    /// A new owner, which holds nothing. `task` is zero, or names the task or thread in which it
     /// begins and ends: owners of one task wait for each other in vain.
     ///
     /// # Errors
@@ -165,7 +167,7 @@ impl LockTable {
     /// Makes the table of owners larger. One of those that it has then.
     #[cold]
     fn make_owners(&self) -> Result<OwnerId, Error> {
-        // Who waits is noted by owner, so its table is as long before any owner is there.
+        // The wait list has an entry for each owner, so it grows before the owners do.
         let mut waiting = self.waiting.lock();
         let mut free = self.free_owners.lock();
         // Others may have made some, or left, meanwhile.
@@ -194,17 +196,17 @@ impl LockTable {
         self.owners.iter().map_while(|chunk| chunk.get()).flatten().map(|owner| &owner.0)
     }
 
-    /// The owner goes on in another task than the one it began in, and waits for nobody there.
+    /// The owner goes on in another task than the one it began in, and waits for no owner there.
     pub(crate) fn leave_task(&self, owner: &Owner) {
         self.owner(owner.id).task.store(ORPHANED, Ordering::Relaxed);
     }
 
-    /// Tells what the log calls the owner's transaction, for whoever waits for it.
+    /// Sets the log's id of the owner's transaction, for owners that wait for it.
     pub(crate) fn set_txn(&self, owner: &Owner, txn: TxnId) {
         self.owner(owner.id).txn.store(txn.0, Ordering::Relaxed);
     }
 
-    /// Takes leave of an owner, who must have released everything.
+    /// Removes an owner, which must have released everything.
     pub(crate) fn leave(&self, owner: Owner) {
         self.owner(owner.id).task.store(0, Ordering::Relaxed);
         self.free_owners.lock().push(owner.id);
@@ -224,7 +226,7 @@ impl LockTable {
         (made * OWNERS_CHUNK - free.len()) as u64
     }
 
-    /// Locks `resource` if nobody is in the way; says whether it did. Does not wait.
+    /// Locks `resource` if no owner is in the way; returns whether it did. Does not wait.
     ///
     /// # Errors
     ///
@@ -248,17 +250,17 @@ impl LockTable {
         self.part(resource).lock().is_free(resource, owner.id, modes)
     }
 
-    /// Whether nobody holds `resource` or waits for it.
+    /// Whether no owner holds `resource` or waits for it.
     pub(crate) fn is_unused(&self, resource: Resource) -> bool {
         self.part(resource).lock().is_unused(resource)
     }
 
-    /// Whether somebody holds one of `modes` of `resource`.
+    /// Whether an owner holds one of `modes` of `resource`.
     pub(crate) fn is_held(&self, resource: Resource, modes: Modes) -> bool {
         self.part(resource).lock().is_held(resource, modes)
     }
 
-    /// Tells for whoever looks which key the owner is about to wait for.
+    /// Sets the key that the owner is about to wait for, for diagnostics.
     pub(crate) fn show_key(&self, owner: &Owner, key: &[u8]) {
         let mut shown = self.owner(owner.id).key.lock();
         shown.clear();
@@ -298,8 +300,8 @@ impl LockTable {
         Ok(())
     }
 
-    /// Ends the wait of the transaction that the log calls `txn`, if it waits for a lock: those for
-    /// whom it is to make way may be the ones that it waits for.
+    /// Ends the wait of the transaction that the log calls `txn`, if it waits for a lock: the
+    /// transactions that it is to make way for may be those that it waits for.
     pub(crate) fn interrupt(&self, txn: TxnId) {
         let mut waiting = self.waiting.lock();
         for (owner, waits) in (0..).map(OwnerId).zip(waiting.iter_mut()) {
@@ -337,7 +339,8 @@ impl LockTable {
         Err(Refused::TimedOut { holder: number(holder), queued: number(queued) })
     }
 
-    /// What users call an owner's transaction. It gets its number when somebody asks first.
+    /// The number by which users know an owner's transaction. It is drawn when it is first asked
+    /// for.
     fn number(&self, owner: OwnerId) -> TransactionId {
         let number = &self.owner(owner).number;
         let known = number.load(Ordering::Relaxed);
@@ -376,7 +379,7 @@ impl LockTable {
                 return Err(Refused::Full);
             }
             part.blockers(resource, owner, &mut blockers);
-            // Before the partition is free: whoever grants it finds the word as it must be.
+            // Before the partition is released: a task that grants the lock must find this state.
             self.owner(owner).word.store(WAITING, Ordering::Release);
         }
         waiting[owner.0 as usize] = Some(resource);
@@ -456,7 +459,7 @@ impl LockTable {
         self.part(resource).lock().release(resource, owner.id, |granted| self.wake(granted));
     }
 
-    /// Who waits for what, and who holds it: a line for each transaction that waits, and one for
+    /// Which transactions wait for what, and which hold it: a line for each that waits, and one for
     /// each that holds what it waits for, or waits for it as well. `locked` names a key of a tree,
     /// or a whole one.
     pub(crate) fn waits(&self, locked: impl Fn(TreeId, Option<&[u8]>) -> String) -> String {

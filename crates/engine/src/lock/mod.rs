@@ -12,14 +12,15 @@
 //!
 //! - point hit: record Shared. Point miss: gap Scan on the next key.
 //! - scan: record Shared and gap Scan on each key met, gap Scan on the key past the end.
-//! - insert k: gap Insert on the next key (needed for an instant only), record Exclusive on k;
-//!   whoever has the gap of the next key locks that of k, too, since k splits it.
+//! - insert k: gap Insert on the next key (needed for an instant only), record Exclusive on k; an
+//!   owner that has the gap of the next key locks that of k, too, since k splits it.
 //! - remove k: record Exclusive on k, which stays as a ghost.
-//! - ghost: the key is there, for locks. Who meets one locks it as a key, and then knows that it is
-//!   absent; an insertion over it is like an update. It goes when it has no lock (`btree::purge`).
+//! - ghost: the key is there, for locks. A transaction that meets one locks it as a key, and then
+//!   knows that it is absent; an insertion over it is like an update. It goes when it has no lock
+//!   (`btree::purge`).
 //!
-//! Nobody is given a lock that he has not asked for: so whoever waits gets what he waits for and
-//! nothing else, and only who asks can close a circle.
+//! An owner gets only locks that it has requested: a waiting owner gets what it waits for and
+//! nothing else, and only a request can close a cycle.
 
 mod held;
 mod lock_table;
@@ -100,7 +101,7 @@ impl Modes {
     const EXCLUSIVE: Modes = Modes(LockMode::Exclusive as u16);
     /// A gap that was seen to be empty.
     pub(crate) const GAP_SCAN: Modes = Modes(LockMode::GapScan as u16);
-    /// What only who writes a whole table has of it.
+    /// What only a transaction that writes the whole table holds.
     pub(crate) const TABLE_WRITES: Modes = Modes(256);
     /// Some keys of the table are read.
     pub(crate) const TABLE_INTENT_READ: Modes = Modes(32);

@@ -51,7 +51,7 @@ pub(crate) enum Acquired {
     Full,
 }
 
-/// What those who are left in a queue do.
+/// Whether the owners left in a queue wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
     Wait,
@@ -154,8 +154,8 @@ impl Part {
         true
     }
 
-    /// Gives up what `owner` holds and wants; tells `granted` of each owner who now holds what it
-    /// waited for.
+    /// Gives up what `owner` holds and wants; calls `granted` with each owner that now holds what
+    /// it waited for.
     #[inline]
     pub(crate) fn release(
         &mut self,
@@ -183,8 +183,8 @@ impl Part {
         self.grant(resource, granted);
     }
 
-    /// The owners for whom the waiting `owner` waits: those who hold what conflicts, and those
-    /// before it who want what does.
+    /// The owners that the waiting `owner` waits for: those that hold what conflicts, and those
+    /// before it that request what does.
     pub(crate) fn blockers(&self, resource: Resource, owner: OwnerId, out: &mut Vec<OwnerId>) {
         let Some(at) = self.find(resource, owner) else { return };
         let waiting = self.requests[at];
@@ -203,8 +203,9 @@ impl Part {
         }
     }
 
-    /// Who is in the way of `owner`, which waits: a holder; or, if none of what is held conflicts
-    /// with its wish but one that waits before it does, a holder that that one waits for, and it.
+    /// What is in the way of `owner`, which waits: a holder; or, if no held mode conflicts with its
+    /// request but an earlier waiting request does, a holder that the earlier one waits for, and
+    /// that earlier one.
     pub(crate) fn in_the_way(
         &self,
         resource: Resource,
@@ -227,18 +228,18 @@ impl Part {
         (holder, queued.map(|queued| queued.owner))
     }
 
-    /// Every request for `resource`, in order: who, what it holds, what it waits for.
+    /// Every request for `resource`, in order: the owner, what it holds, what it waits for.
     pub(crate) fn describe(&self, resource: Resource) -> Vec<(OwnerId, Modes, Modes)> {
         let requests = self.queue(resource);
         requests.map(|request| (request.owner, request.held, request.wanted)).collect()
     }
 
-    /// Whether nobody holds or wants anything of `resource`.
+    /// Whether no owner holds or requests anything of `resource`.
     pub(crate) fn is_unused(&self, resource: Resource) -> bool {
         self.queue(resource).next().is_none()
     }
 
-    /// Whether somebody holds one of `modes`.
+    /// Whether an owner holds one of `modes`.
     pub(crate) fn is_held(&self, resource: Resource, modes: Modes) -> bool {
         self.queue(resource).any(|request| !request.held.within(modes).is_none())
     }

@@ -72,7 +72,7 @@ impl Chain {
 }
 
 impl Link<'_> {
-    /// A record of `len` bytes was appended at `lsn`: told within the append.
+    /// A record of `len` bytes was appended at `lsn`: called within the append.
     pub(super) fn appended(self, lsn: Lsn, len: u64) {
         match self {
             Link::None => (),
@@ -85,7 +85,7 @@ impl Link<'_> {
             }
             Link::Last(chain) => {
                 chain.last.store(ENDED, Ordering::Release);
-                // Before the end: who sees an end behind this record sees that, too.
+                // Before the end: a task that sees an end behind this record sees that, too.
                 chain.fate.end(lsn);
             }
         }

@@ -41,7 +41,7 @@ const GAP_BYTES: u64 = 4 << 20;
 const SAMPLE_BYTES: u64 = 2 * RECORD_MAX as u64;
 /// What a record calls durable is not farther behind it, or it is taken for other bytes (T4).
 const DURABLE_BEHIND_MAX: u64 = 64 << 20;
-/// Between samples lies one part in so many of what has no record.
+/// The distance between samples, as a fraction of the bytes without a record.
 const SAMPLES_ONE_IN: u64 = 16;
 
 impl LogReader<'_> {

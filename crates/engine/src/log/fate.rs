@@ -1,11 +1,11 @@
-//! What became of a transaction, for those who read what it has overwritten.
+//! What became of a transaction, for readers of what it has overwritten.
 //!
 //! ```text
 //!   open (0) ----- COMMIT or END appended -----> its LSN
 //! ```
 //!
-//! - A1: the LSN is stored under the log's tail, before the end that is behind it. So who has read
-//!   an end `s` finds each transaction ended whose last record begins before `s`.
+//! - A1: the LSN is stored under the log's tail, before the end that is behind it. So a task that
+//!   has read an end `s` finds that each transaction whose last record begins before `s` has ended.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

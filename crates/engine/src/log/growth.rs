@@ -11,14 +11,15 @@
 //!   was reserved is appended without growth.
 //! - W2: a log is extended where room is reserved, by the task that wants it, and ahead of that by
 //!   the log writer. First the segments that the start has passed serve again, then the device is
-//!   asked. A device without room is a full log, as one at its limit: its users wait, or are told.
+//!   asked. A device without room is a full log, as one at its limit: its users wait, or get an
+//!   error.
 //! - W3: after a checkpoint the log keeps ahead as much as was used since the one before, or half
 //!   of what it kept then if that is more. What is over goes back to the file system.
 //!   It never gets shorter than `LINE_BYTES_MIN`.
-//! - W4: to get shorter, less is offered first; if nobody has claimed what is to go by then, nobody
-//!   can any more. `try_reserve` looks at what is offered again after it has claimed.
+//! - W4: to get shorter, the log offers less first; if no task has claimed the part that is to go
+//!   by then, none can any more. `try_reserve` looks at what is offered again after it has claimed.
 //! - W5: once a header could not be written the log has failed, and its room does not change any
-//!   more: whoever waited for the one who met it finds that out before all else.
+//!   more: a task that waited for the one that met the failure checks for it before all else.
 //! - Rollbacks and checkpoints may exceed the limit: `Room::Reserved`.
 
 use std::sync::Arc;
@@ -33,10 +34,10 @@ use super::space::{Holding, LogSpace, blank};
 use super::{Log, Room};
 use crate::Error;
 
-/// The log writer extends a line of which no more than one part in so many is left.
+/// The log writer extends a line of which at most this fraction is left.
 const AHEAD_ONE_IN: u64 = 4;
 
-/// What a line of so many bytes has ahead of all that is claimed, if it can, for forward records.
+/// What a line of `bytes` keeps ahead of all claims, if it can, for forward records.
 fn ahead_bytes(bytes: u64) -> u64 {
     bytes / AHEAD_ONE_IN + slack_of_line(bytes) + EDGE_BYTES
 }
@@ -88,7 +89,7 @@ impl Log {
         passed.into_iter().for_each(|segment| longer.next.push(segment));
         while !self.fits(&longer.next, bytes, room) && longer.push(&held, &self.space, limit) {}
         if longer.is_full {
-            // More than there is cannot be had until somebody else gives room back.
+            // No more room is to be got until a reservation or the log's front gives some back.
             self.ceiling.store(longer.next.bytes(), Ordering::Release);
         } else {
             self.ceiling.store(self.space.limit(), Ordering::Release);
@@ -163,7 +164,7 @@ impl Log {
         }
     }
 
-    /// The log writer's: extends the log ahead of those who reserve.
+    /// The log writer's: extends the log ahead of the tasks that reserve.
     pub(super) fn extend_ahead(&self) -> Result<(), Error> {
         self.is_extension_wanted.store(false, Ordering::Release);
         if self.is_short() {
@@ -196,7 +197,7 @@ impl Log {
         };
         let (mut next, mut cut) = self.shorter(&line, ahead);
         if next.end() < line.end() && !self.offer_less(&next) {
-            // Somebody needs it.
+            // A task has claimed it meanwhile.
             next = (*line).clone();
             cut = next.take_before(self.start().0);
         }
@@ -210,7 +211,7 @@ impl Log {
         Ok(())
     }
 
-    /// `line` with so much ahead, and what is not needed for that.
+    /// `line` with `ahead` bytes of room, and the segments that this does not need.
     fn shorter(&self, line: &Line, ahead: u64) -> (Line, Vec<Segment>) {
         let start = self.start().0;
         let (mut next, mut cut) = (line.clone(), Vec::new());

@@ -153,7 +153,7 @@ impl Table {
     }
 }
 
-/// How large a half of the doublewrite area of a log of so many bytes is, or may become.
+/// How large a half of the doublewrite area of a log of `bytes` is, or may become.
 pub(crate) fn half_bytes_max(len: u64) -> u64 {
     let half = (len / HALF_ONE_IN)
         .clamp(HALF_BYTES_MIN, HALF_BYTES_MAX)
@@ -339,7 +339,7 @@ fn not_one(what: &'static str) -> Error {
     Error::NotADatabase { part: Part::Log, path: None, what }
 }
 
-/// Why a log is refused whose header names what its device of `found` bytes has not.
+/// Why a log is refused if its header names bytes beyond the end of its device of `found` bytes.
 fn unsound(table: &Table, found: u64) -> Error {
     if !table.is_sound(u64::MAX) {
         return not_one("it has another shape than this version makes");

@@ -10,10 +10,11 @@
 //! - L1: `start <= durable <= written <= end <= mapped`; each is a record's end, but the last.
 //! - L2: a record is appended in one short critical section, the only one: LSN, last part of the
 //!   checksum, copy. Nothing blocks in it.
-//! - L3: who needs a force and finds none under way leads one: takes the memory buffer away, writes
-//!   it as whole blocks, syncs. All others wait, and one of those whom it did not serve leads next.
-//!   So a group is what arrives during one force. The log writer, a task, leads when much waits
-//!   in memory and nobody forces: commits that need not be durable do not stop for the device.
+//! - L3: a task that needs a force and finds none under way leads one: it takes the memory buffer
+//!   away, writes it as whole blocks, and syncs. All others wait, and one of those that it did not
+//!   serve leads next. So a group is what arrives during one force. The log writer, a task, leads
+//!   when much waits in memory and no task forces: commits that need not be durable do not stop for
+//!   the device.
 //! - L4: the block that holds the end is written again by the next force, with the same bytes in
 //!   front: whatever sectors of it a power cut leaves old or new, earlier records stand.
 //! - L5: after a failed write or sync nothing is appended or written any more.
@@ -43,9 +44,9 @@ use crate::{Action, Error, LogStats, Part};
 
 /// The log knows where a record begins in each stretch of this length.
 const MARK_BYTES: u64 = 16 << 10;
-/// The log writer is asked to write when so many bytes wait in memory.
+/// The log writer is asked to write when this many bytes wait in memory.
 const WAITING_SOFT: u64 = 512 << 10;
-/// Who would append waits for the device when so many do, or a sixteenth of the ring.
+/// Appends wait for the device when this many bytes wait in memory, or a sixteenth of the ring.
 const WAITING_HARD: u64 = 16 << 20;
 
 /// How far records must have got.
@@ -59,7 +60,7 @@ pub(crate) enum Level {
     Barrier,
 }
 
-/// A log is shared out as if it had so many bytes at least, though its device may be out of room
+/// A log is shared out as if it had at least this many bytes, though its device may be out of room
 /// before it has them.
 const CAPACITY_MIN: u64 = LINE_BYTES_MIN;
 
@@ -117,7 +118,7 @@ pub(crate) struct Log {
     pub(super) start: AtomicU64,
     /// L6.
     pub(super) claimed: Apart<AtomicU64>,
-    /// Given when room was made, if anybody waits for it.
+    /// Given when room was made, if a task waits for it.
     pub(super) room: Signal,
     pub(super) room_waiters: AtomicU64,
     flushed: Signal,
@@ -338,7 +339,7 @@ impl Log {
         if self.is_failed() { Err(self.failure()) } else { Ok(()) }
     }
 
-    /// The error that all are told once the log has failed.
+    /// The error that all callers get once the log has failed.
     #[cold]
     fn failure(&self) -> Error {
         self.cause.lock().clone().unwrap_or(Error::STOPPED)
@@ -432,8 +433,8 @@ impl Log {
         Ok(())
     }
 
-    /// The log writer's work: writes whenever `relieve` wants it, until `is_closed`, of whose
-    /// change [`Log::wake_writer`] tells it, or until the device fails.
+    /// The log writer's work: writes whenever `relieve` wants it, until `is_closed` (a change of it
+    /// is announced by [`Log::wake_writer`]) or until the device fails.
     pub(crate) fn write_as_wanted(&self, is_closed: impl Fn() -> bool) {
         loop {
             let seen = self.write_wanted.seen();

@@ -23,7 +23,7 @@ use super::BLOCK;
 
 /// The unit of segments: lines are cut at multiples of it behind their first byte.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 << 10;
-/// A log begins with a line of so many bytes, and none is cut to less: so that small transactions
+/// A log begins with a line of this many bytes, and none is cut to less, so that small transactions
 /// go on although the device has no room for more.
 pub(crate) const LINE_BYTES_MIN: u64 = 4 * SEGMENT_BYTES_MIN;
 

@@ -65,7 +65,8 @@ const _: () = assert!(HEADER_BYTES + 8 + 8 * BUF_WRITE_PAGES_MAX <= RECORD_MAX);
 const _: () = assert!(HEADER_BYTES + 24 * TXN_TABLE_MAX <= RECORD_MAX);
 const _: () = assert!(HEADER_BYTES + 64 + 4 * PAGE_SIZE <= RECORD_MAX);
 
-/// What is durable is told in units of so many bytes, rounded down: no record is so short.
+/// A record stores the durable end in units of this many bytes, rounded down: no record is so
+/// short.
 pub(super) const DURABLE_UNIT: u64 = 16;
 const DURABLE_MOD: u64 = (1 << 24) - 1;
 const _: () = assert!(DURABLE_UNIT < HEADER_BYTES as u64);

@@ -1,11 +1,11 @@
 //! Room in the log: reserved before it is used, and waited for.
 //!
 //! - N1: `claimed` is the log's end plus all that is reserved, and stays before `offered`, the end
-//!   of what the device has for the log. Reserving is one compare-and-swap on it, so that two who
-//!   look at the same time cannot both have the last room.
+//!   of what the device has for the log. Reserving is one compare-and-swap on it, so that two tasks
+//!   that look at the same time cannot both get the last room.
 //! - N2: forward records leave a part of the log alone, the slack, whatever is reserved: nested
 //!   actions that need more than was reckoned, and checkpoints, have that.
-//! - N3: whoever waits is told when the log is cut, and when a reservation is given back.
+//! - N3: waiting tasks are woken when the log is cut, and when a reservation is given back.
 
 use std::sync::atomic::Ordering;
 
@@ -19,13 +19,13 @@ use crate::Error;
 /// The blocks of start and end are written and kept whole.
 pub(super) const EDGE_BYTES: u64 = 2 * BLOCK as u64;
 
-/// Slack is one part in so many of a log.
+/// Slack is this fraction of a log.
 const SLACK_ONE_IN: u64 = 16;
 /// The least slack of a log that grows: a checkpoint, and nested actions that exceed what was
 /// reckoned, before it has grown for them.
 const SLACK_BYTES_MIN: u64 = 64 << 10;
 
-/// The slack of a line of so many bytes.
+/// The slack of a line of `bytes`.
 pub(super) fn slack_of_line(bytes: u64) -> u64 {
     (bytes / SLACK_ONE_IN).max(SLACK_BYTES_MIN)
 }
@@ -44,7 +44,7 @@ pub(crate) enum Room {
     Reserved,
 }
 
-/// Somebody waits for room in the log.
+/// A wait for room in the log.
 pub(crate) struct RoomWait<'l> {
     log: &'l Log,
 }
@@ -81,8 +81,8 @@ impl Log {
         capacity.saturating_sub(slack + EDGE_BYTES)
     }
 
-    /// Keeps `bytes` of the log for whoever asks, to append with; whether there is room now. Where
-    /// a log may grow, `reserve_or_extend` makes some.
+    /// Keeps `bytes` of the log for the caller to append with; returns whether there is room now.
+    /// Where a log may grow, `reserve_or_extend` makes some.
     pub(crate) fn try_reserve(&self, bytes: u64, room: Room) -> bool {
         let slack = match room {
             Room::Forward => self.slack(),
@@ -137,7 +137,7 @@ impl Log {
         wanted.saturating_sub(self.offered.load(Ordering::Acquire))
     }
 
-    /// What an append is told that wants `wanted_bytes` more than there are.
+    /// The error of an append that wants `wanted_bytes` more than there are.
     pub(super) fn full(&self, link: Link<'_>, wanted_bytes: u64) -> Error {
         Error::LogFull {
             own_bytes: link.own_bytes(),

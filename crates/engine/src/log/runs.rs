@@ -21,11 +21,11 @@ pub(crate) fn encode_difference(before: &PageBuf, now: &PageBuf, out: &mut Vec<u
 /// Bytes that are passed at once where nothing is wanted.
 const BLOCK: usize = 64;
 const _: () = assert!(PAGE_SIZE.is_multiple_of(BLOCK));
-/// Runs end where so many bytes are not wanted.
+/// A run ends where at least this many bytes are not wanted.
 const JOIN_BELOW: usize = 12;
 
-/// Appends runs of `bytes`: each byte is wanted whose place in `wanted`, called with the index of
-/// its eight bytes, is not zero. `is_blank` says of a block that none of it is.
+/// Appends runs of `bytes`: a byte is wanted if its place in the result of `wanted`, called with
+/// the index of its eight bytes, is not zero. `is_blank` says of a block that none of it is.
 fn encode_runs(
     bytes: &PageBuf,
     wanted: impl Fn(usize) -> u64,

@@ -19,14 +19,14 @@ use crate::{Action, Error, Part};
 
 /// The largest segment of a log whose limit does not ask for larger ones.
 const SEGMENT_BYTES_MAX: u64 = 16 << 20;
-/// A line has so many segments, more or less, when it is as long as it may be.
+/// About the number of segments of a line that is as long as it may be.
 const SEGMENTS_AIM: u64 = 128;
 
 /// The room of a log.
 pub(crate) struct LogSpace {
     device: Arc<dyn Device>,
     database: u128,
-    /// Segments may have so many bytes together; rollbacks and recovery may exceed it.
+    /// The most bytes of all segments together; rollbacks and recovery may exceed it.
     limit: u64,
     state: Mutex<State>,
 }

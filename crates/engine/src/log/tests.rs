@@ -263,9 +263,10 @@ fn ends_in_damage(device: &dyn Device, epoch: u32) -> (bool, End) {
     }
 }
 
-/// A sector zeroed in the middle of the log ended it without a word, and durable commits behind it
-/// were gone. Random lives: whatever a power cut takes, the end is a torn tail; damage before what
-/// some later record says was durable, or of a record that lies within one sector, is told.
+/// The bug: a sector zeroed in the middle of the log ended it without an error, and durable commits
+/// behind it were gone. Random lives: whatever a power cut takes, the end is a torn tail; damage
+/// before what some later record says was durable, or of a record that lies within one sector, is
+/// reported.
 #[test]
 fn damage_within_the_log_is_told_and_a_torn_tail_is_none() {
     let (mut told, mut cut_short) = (0, 0);
@@ -406,8 +407,8 @@ fn a_last_sector_that_an_older_lap_left_is_a_torn_tail() {
     });
 }
 
-/// The last commit before a long silence is told from a torn tail, too; and silence costs one
-/// record.
+/// The last commit before a long silence is distinguished from a torn tail, too; and silence costs
+/// one record.
 #[test]
 fn an_idle_log_witnesses_what_was_forced_last() {
     in_world(|| {
@@ -466,7 +467,7 @@ fn stands_in(shape: LogShape) {
     let table = header::create(&*log, DATABASE, FIRST_LSN, shape).expect("written");
     let flaw_of = |device: &dyn Device, case: &str| {
         let header = header::open(device, DATABASE).unwrap_or_else(|e| panic!("{case}: {e}"));
-        // Whoever repairs it says how long the log may get.
+        // The caller that repairs it says how long the log may get.
         assert_eq!(Table { limit: 0, ..header.table }, table, "{case}");
         header.bad.map(|bad| (bad.offset, bad.flaw))
     };

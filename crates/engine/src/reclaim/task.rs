@@ -10,7 +10,7 @@ use crate::engine::Engine;
 
 /// How long the task pauses after an error that may pass, such as a full log.
 const PAUSE: Nanos = Nanos::from_millis(20);
-/// Errors in a row after which the task tries only now and then, and nobody waits for it.
+/// Errors in a row after which the task tries only now and then, and no task waits for it.
 const ERRORS_MAX: u32 = 1000;
 /// How long it pauses then.
 const REST: Nanos = Nanos::from_secs(10);
@@ -18,7 +18,8 @@ const REST: Nanos = Nanos::from_secs(10);
 impl Reclaim {
     /// The task: returns when it is stopped, or the engine has failed.
     pub(crate) fn run(&self, engine: &Arc<Engine>) {
-        // Also if it panics: whoever waits for the piece of work under way would do so for ever.
+        // Also if it panics: otherwise a task that waits for the piece of work under way would wait
+        // for ever.
         let _ended = Ended(self);
         self.run_until_stopped(engine);
     }

@@ -37,7 +37,7 @@ pub(crate) struct Analysis {
 /// Bytes between two of `Analysis::places`.
 const PLACE_BYTES: u64 = 16 << 10;
 
-/// So many leaves are looked at for what the reclaim task did not come to.
+/// The most leaves that are looked at for work that the reclaim task had not done.
 const THINNED_MAX: usize = 1 << 16;
 
 /// A page that may lack changes at home.

@@ -17,8 +17,8 @@
 //! - V5: nested actions that never ended are undone first, in every transaction, then what is
 //!   undone by key: so trees are whole when they are searched.
 //! - V6: a page may not be newer than the log's end: then the log has lost its tail.
-//! - V7: under the restart `warm` nothing is redone before the database is open: pages are redone
-//!   when they are read (`owed`), and undo reads pages too.
+//! - V7: under the restart method `warm` nothing is redone before the database is open: pages are
+//!   redone when they are read (`owed`), and undo reads pages too.
 
 mod analysis;
 mod not_undone;

@@ -72,7 +72,7 @@ impl NotUndone {
     }
 
     /// What stood in the place of `record`, flags first, before these transactions changed it:
-    /// `None` if that cannot be told.
+    /// `None` if that is not known.
     pub(crate) fn before(&self, tree: TreeId, key: &[u8], record: Vec<u8>) -> Option<Vec<u8>> {
         let Some(undos) = self.undos.get(&(tree, key.to_vec())) else { return Some(record) };
         undos.iter().try_fold(record, |record, undo| match decode_undo(undo) {

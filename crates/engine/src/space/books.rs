@@ -1,4 +1,4 @@
-//! What the maps say as a whole: whose extents there are, and whether each map makes sense.
+//! What the maps say as a whole: which trees own extents, and whether each map makes sense.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ impl Space {
         Ok(())
     }
 
-    /// Who owns extents, in ascending order, and how many pages are in use.
+    /// The trees that own extents, in ascending order, and how many pages are in use.
     ///
     /// # Errors
     ///

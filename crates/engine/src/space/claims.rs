@@ -1,4 +1,5 @@
-//! Whose pages are, as far as maps can still be read: for what is saved of a damaged database.
+//! Which tree owns each page, as far as maps can still be read: for what is saved of a damaged
+//! database.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;

@@ -7,12 +7,12 @@
 //!   next promise      asks the device for their room again (space.S4)
 //! ```
 //!
-//! - H1: an extent is punched only if it was nobody's from before a checkpoint until now, and the
+//! - H1: an extent is punched only if no tree owned it from before a checkpoint until now, and the
 //!   superblocks of home tell of that checkpoint durably. So redo, whichever of them it begins
 //!   with, meets no record of its pages but such as come after: the first of those makes the page
 //!   from nothing.
 //! - H2: no page of it is newer in memory or on flash than at home: nothing writes there later.
-//! - H3: its map is latched while the device is at work: it is given to nobody meanwhile.
+//! - H3: its map is latched while the device is at work: no tree gets it meanwhile.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

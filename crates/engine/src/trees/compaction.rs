@@ -21,7 +21,7 @@ use crate::reclaim::may_pass;
 use crate::space::{EXTENT_PAGES, Extent};
 use crate::{Error, TreeId};
 
-/// Extents with so many used pages keep them.
+/// Extents with at least this many used pages keep them.
 const KEPT_FROM: u32 = EXTENT_PAGES as u32 / 4 * 3;
 /// How long a compaction pauses after an error that may pass, such as a full log.
 const PAUSE: Nanos = Nanos::from_millis(20);
@@ -81,6 +81,8 @@ impl Trees {
                 _ => Ok(None),
             });
             match done {
+                // Such a step has waited for as long as a transaction does.
+                Err(error @ Error::LogHeld { .. }) => return Err(error),
                 Err(error) if may_pass(&error) && !dead() => sleep(PAUSE),
                 done => {
                     yield_now();
@@ -175,7 +177,8 @@ impl Trees {
         for _ in 0..CHECKPOINTS_MAX {
             engine.check_beginning()?;
             if too_soon || engine.checkpoint_past(unused.since)? {
-                // In turn with the task: whoever closes the database waits for each of them.
+                // One at a time, in turn with the reclaim task: closing the database waits for each
+                // of them.
                 let punched = unused.runs.into_iter().map(|run| {
                     engine.check_beginning()?;
                     engine.reclaim.lend(|| self.space.punch(run))

@@ -18,7 +18,7 @@ const CHAIN_STEP_BYTES: u64 = 64 << 10;
 
 impl Trees {
     /// Purges the leaves from that of `least` to that of `greatest`, for the reclaim task: one, if
-    /// it was not split since somebody left removed keys in it.
+    /// it was not split since a transaction left removed keys in it.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Trees {
         }
     }
 
-    /// As `purge_leaves`, for a page that was a leaf when the log told of removals in it.
+    /// As `purge_leaves`, for a page that was a leaf when the log recorded removals in it.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Trees {
             if progress != Progress::More {
                 return Ok(progress);
             }
-            // About what a step frees: the exact number matters to nobody.
+            // About what a step frees: the exact number does not matter.
             engine.reclaim.freed(CHAIN_STEP_BYTES);
         }
         Ok(Progress::More)

@@ -1,17 +1,17 @@
 //! Changes of rows whose versions are not sorted in yet.
 //!
 //! ```text
-//!   writers --- `put` ---> lanes ---- `cut`, by who looks, or when a lane is full ----> parts
+//!   writers --- `put` ---> lanes ---- `cut`, by a reader, or when a lane is full ----> parts
 //!                            '------- `drop_seen` ---> nothing: all snapshots see it
 //! ```
 //!
 //! Finding the place of a version costs a writer more than all else that it does for snapshots, and
 //! most versions are never looked for: no snapshot is so old, or it does not read that row. So a
-//! writer only appends what the row was to the list of its lane. Who reads sorts all of that in
+//! writer only appends what the row was to the list of its lane. A reader sorts all of that in
 //! first, if the leaf was changed since that was done last.
 //!
-//! - K1: a change is in its lane before its page has it, and who reads has the page latched. So
-//!   whoever finds a page with an LSN finds the change here, or in the parts.
+//! - K1: a change is in its lane before its page has it, and a reader has the page latched. So a
+//!   reader that finds a page with an LSN finds the change here, or in the parts.
 //! - K2: all lanes are cut while all of them are held: what a cut has comes with all that came
 //!   before it in the same row. It is sorted by LSN, which is the order of the changes of a row.
 //! - K3: `sorted_to` is the end of the log as of a cut, told once all of that cut is in the parts.

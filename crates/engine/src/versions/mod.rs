@@ -12,18 +12,17 @@
 //! are kept off the pages (Freitag et al., "Memory-Optimized Multi-Version Concurrency Control for
 //! Disk-Based Database Systems", VLDB 2022), by row, in memory.
 //!
-//! - V1: while versions are kept under a number, whoever changes a row, under the latch of its leaf
-//!   and between appending the record and changing the page, first keeps what it was: in a list,
-//!   which is sorted in before versions are looked for (`backlog`). Of the changes of a row by one
-//!   transaction the first counts.
-//! - V2: whether and under which number, the log says at each append. Who turns versions on tells
-//!   the log first. Then it looks through the undo of each open transaction, which has all changes
-//!   whose append was not told; only then may a snapshot take its moment. A transaction that is
-//!   told a new number before that is done for it does it itself, before it lists or undoes
-//!   anything more.
-//!   Once writers have kept about as much while no snapshot was open as turning versions on costs,
-//!   they are turned off. So short snapshots cost at most about twice what the better way would: to
-//!   keep all for the next one, or to look through the undo again.
+//! - V1: while versions are kept under a number, a transaction that changes a row, under the latch
+//!   of its leaf and between appending the record and changing the page, first keeps what it was:
+//!   in a list, which is sorted in before versions are looked for (`backlog`). Of the changes of a
+//!   row by one transaction the first counts.
+//! - V2: whether and under which number, the log says at each append. The task that turns versions
+//!   on tells the log first. Then it looks through the undo of each open transaction, which has all
+//!   changes whose append was not told; only then may a snapshot take its moment. A transaction
+//!   that is told a new number before that is done for it does it itself, before it lists or undoes
+//!   anything more. Once writers have kept, while no snapshot was open, about as much as turning
+//!   versions on costs, versions are turned off. So short snapshots cost at most about twice what
+//!   the better way would: to keep all for the next one, or to look through the undo again.
 //! - V3: all that a snapshot does not see has LSNs from `low` on, which is read before `at`. So a
 //!   page with a lower LSN has every row as the snapshot sees it, and no row is looked up. Every
 //!   change of a page raises its LSN, also one that moves rows there.
@@ -31,13 +30,13 @@
 //!   of the change before and the end of its own (`horizon`).
 //! - V5: a ghost may be purged while a snapshot sees its row: its key goes to the graves first, by
 //!   which scans find it.
-//! - V6: what is kept is bounded. Above the bound, the oldest snapshots are ended: each is told so
-//!   before what it needs goes, and asks after each look, which may find anything then. Writers
-//!   never wait.
-//! - V7: the undo of a transaction stays in memory for who turns versions on. If it outgrows that
-//!   while they are on, all of it is kept here until the transaction ends. If it does while they
-//!   are off, or if what is kept of it is too much, nothing is known of it: as long as it is open
-//!   versions stay off, and readers take locks.
+//! - V6: what is kept is bounded. Above the bound, the oldest snapshots are ended: each is marked
+//!   so before what it needs is dropped, and checks the mark after each look, which may find
+//!   anything then. Writers never wait.
+//! - V7: the undo of a transaction stays in memory for the task that turns versions on. If it
+//!   outgrows that while they are on, all of it is kept here until the transaction ends. If it does
+//!   while they are off, or if what is kept of it is too much, nothing is known of it: as long as
+//!   it is open versions stay off, and readers take locks.
 
 mod author;
 mod backlog;
@@ -103,13 +102,15 @@ struct Oldest {
 struct Idle {
     /// Changes that were kept while no snapshot was open, since versions were turned on.
     changes: AtomicU64,
-    /// So many turn versions off: about as many as turning them on had to look through.
+    /// The number of changes that turns versions off: about what turning them on had to look
+    /// through.
     changes_max: AtomicU64,
 }
 
-/// Turning versions on costs about as much as keeping so many changes, beside those that it keeps.
+/// Turning versions on costs about as much as keeping this number of changes, beside those that it
+/// keeps.
 const SWITCH_CHANGES: u64 = 1024;
-/// After so many changes in a lane its writer looks whether any snapshot is open.
+/// After this number of changes in a lane its writer looks whether any snapshot is open.
 const CHANGES_BETWEEN_LOOKS: u64 = 64;
 /// The last snapshot that is closed leaves no more than this, about.
 const IDLE_BYTES: u64 = 1 << 20;
@@ -137,12 +138,12 @@ pub(crate) struct Versions {
     keeping: AtomicU64,
     /// A bit for each part that has entries. It is set and cleared with the part held.
     in_use: Apart<AtomicU64>,
-    /// The last number given. Held by who turns versions on or off, or makes room.
+    /// The last number given. Held by the task that turns versions on or off, or makes room.
     switch: Mutex<u64>,
     /// Bytes that versions take, and may take.
     bytes: Apart<AtomicU64>,
     bytes_max: u64,
-    /// Bytes lent to transactions for their undo: as many again.
+    /// Bytes lent to transactions for their undo: at most `bytes_max`, in addition.
     lent: AtomicU64,
     /// They take too much, or are of no more use.
     has_chores: AtomicBool,
@@ -224,7 +225,7 @@ impl Versions {
         (fate, number): (&Fate, u64),
     ) -> Option<LeafGuard<'_, Part>> {
         let part = self.part_to_fill(row);
-        // Who turns versions off says so before it looks which parts are in use.
+        // The task that turns versions off sets `keeping` before it looks which parts are in use.
         self.is_keeping((fate, number)).then_some(part)
     }
 
@@ -293,7 +294,7 @@ impl Versions {
             return;
         }
         let mut lane = self.backlog.lane();
-        // Who turns versions off says so before it cuts the lanes.
+        // The task that turns versions off sets `keeping` before it cuts the lanes.
         if !self.is_keeping((writer, number)) {
             return;
         }
@@ -406,7 +407,7 @@ impl Versions {
         }
     }
 
-    /// Some changes were kept. Once versions are kept for nobody, they are to be turned off.
+    /// Some changes were kept. Once versions are kept for no snapshot, they are to be turned off.
     fn note_use(&self) {
         if self.snapshots.seem_closed() {
             let more = CHANGES_BETWEEN_LOOKS;
@@ -417,7 +418,7 @@ impl Versions {
         }
     }
 
-    /// A part is not looked through before it has so many entries.
+    /// A part is not looked through before it has this many entries.
     fn due_min(&self) -> usize {
         const MIN: u64 = 2;
         const MAX: u64 = 64;
@@ -449,7 +450,7 @@ impl Versions {
         horizon
     }
 
-    /// The row's ghost, which is `current` and nobody has locked, is about to be purged (V5).
+    /// The row's ghost, which is `current` and not locked, is about to be purged (V5).
     pub(crate) fn bury(&self, row: &Row<'_>, current: Record<'_>) {
         let keeping = self.keeping.load(Ordering::SeqCst);
         if self.number.load(Ordering::SeqCst) == 0 {
@@ -538,8 +539,8 @@ impl Versions {
         self.take_back(writing);
         let fate = writing.fate();
         if number != 0 {
-            // All of it is kept, and stays until it ends, unless versions are being turned off: who
-            // does that either sees this, or has said so before any is dropped.
+            // All of it is kept, and stays until it ends, unless versions are being turned off: the
+            // task that does that either sees this, or has said so before any is dropped.
             fate.keep();
             if self.number.load(Ordering::SeqCst) == number {
                 return;

@@ -12,10 +12,10 @@
 //!   row was before each change. It stops at the first change that the snapshot sees.
 //! - P3: what says how a record differs is of the undo of a transaction that was open when versions
 //!   began to be kept. The next newer entry, or the leaf if there is none, has the record that it
-//!   differs from. So who changes such a record first replaces the difference by the whole record
-//!   (`keep`), and no entry goes while an older difference needs it (`judge`). Changes of a
-//!   transaction that all snapshots see may be missing here: then its differences fit nothing, and
-//!   are not looked at.
+//!   differs from. So a transaction that changes such a record first replaces the difference by the
+//!   whole record (`keep`), and no entry goes while an older difference needs it (`judge`). Changes
+//!   of a transaction that all snapshots see may be missing here: then its differences fit nothing,
+//!   and are not looked at.
 //! - P4: nothing is freed one by one. Once a part has doubled, what is still of use is copied to
 //!   new memory, and all else goes at once: so an entry costs a copy or two, and no allocation.
 
@@ -484,12 +484,13 @@ impl Part {
         entry.is_purged = is_purged;
         entry.has_grave = has_grave;
         if next.is_none() && is_purged && entry.kind == Kind::Absent {
-            // That a row was not there which is not there needs nobody to say so.
+            // A row that is absent now needs no entry that says that it was absent before.
             dead[newest as usize] = true;
         }
     }
 
-    /// Copies the entries that are not `dead`, in their order, to as many buckets as they need.
+    /// Copies the entries that are not `dead`, in their order, to the number of buckets that they
+    /// need.
     fn rebuild(&mut self, dead: &[bool], mut forgotten: impl FnMut(TreeId, &[u8])) {
         let kept = self.entries.len() - dead.iter().filter(|&&dead| dead).count();
         let count = (kept + kept / 2).next_power_of_two().max(BUCKETS_MIN);
@@ -580,7 +581,7 @@ mod tests {
     struct Open {
         fate: Arc<Fate>,
         undo: Vec<(Lsn, u64, Option<Vec<u8>>)>,
-        /// Rows that nobody else may change until it ends.
+        /// Rows that no other task may change until it ends.
         locked: BTreeSet<u64>,
     }
 

@@ -1,8 +1,8 @@
 //! The snapshots that are open.
 //!
-//! - S1: who opens one takes its place in the list, and its moment, under one mutex. Who looks
-//!   through the lists reads the end of the log first: so a snapshot that it has missed is not
-//!   below that end.
+//! - S1: a task that opens one takes its place in the list, and its moment, under one mutex. A task
+//!   that looks through the lists reads the end of the log first: so a snapshot that it has missed
+//!   is not below that end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ impl Snapshot {
 #[repr(align(128))]
 struct List {
     open: LeafMutex<Vec<Arc<Snapshot>>>,
-    /// How many of these were not ended, for who asks without the mutex.
+    /// How many of these were not ended, for callers that do not take the mutex.
     count: AtomicUsize,
 }
 

@@ -16,7 +16,8 @@ use super::{SWITCH_CHANGES, Versions};
 const CLOSING: u64 = u64::MAX;
 /// Each attempt after the first follows a switch that others have undone.
 const ATTEMPTS_MAX: u32 = 1000;
-/// A part that is cleared keeps so much of its memory, or this part of what versions may have.
+/// A part that is cleared keeps this much of its memory, or one part in `SPARE_PARTS` of what
+/// versions may have.
 const SPARE_BYTES_MAX: u64 = 8 << 10;
 const SPARE_PARTS: u64 = 256;
 
@@ -119,7 +120,8 @@ impl Versions {
     /// Keeps versions no more, and drops what there is but for what is kept of transactions that
     /// outgrew memory. No snapshot is open.
     fn turn_off(&self) {
-        // In this order: nobody takes what is kept for what changes began with that were not told.
+        // In this order, so that no reader takes what is kept for the original of changes that were
+        // appended untold.
         self.keeping.store(0, Ordering::SeqCst);
         maybe_switch();
         self.log.set_versioned(0);
@@ -171,7 +173,7 @@ impl Versions {
     /// versions.V6. Whether there was one.
     fn end_oldest(&self) -> bool {
         if self.mutations.has(Mutation::EndAfterCollecting) {
-            // What the oldest needs goes before it is told.
+            // What the oldest needs is dropped before it is marked as ended.
             self.sort_in();
             let mut horizon = self.snapshots.horizon(self.log.end());
             horizon.open.drain(..horizon.open.len().min(1));
@@ -187,7 +189,7 @@ impl Versions {
     fn close(&self) -> bool {
         let number = self.number.load(Ordering::Acquire);
         if number != 0 {
-            // Who opens a snapshot either is seen here, or sees this.
+            // A task that opens a snapshot either is seen here, or sees this.
             self.number.store(CLOSING, Ordering::SeqCst);
             maybe_switch();
             if self.snapshots.is_any_open() {

@@ -50,7 +50,8 @@ impl<'v> View<'v> {
         let row = Row::new(tree, key);
         let part = self.versions.part(&row).lock();
         part.see(self.snapshot.at, &row, current, out).unwrap_or_else(|| {
-            // What it reads is nothing, and it is told so before anybody sees that.
+            // The snapshot was ended: its reads get nothing, and an error before the caller sees
+            // that.
             assert!(self.is_ended(), "what a snapshot may see is kept");
             Seen::Absent
         })

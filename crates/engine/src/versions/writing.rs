@@ -97,7 +97,7 @@ impl UndoList {
 pub(crate) struct Writing {
     chain: Chain,
     /// Held from before a change is appended until it is listed here, and from before its undo is
-    /// appended until it is listed no more. So who has it sees what is in the log, of those changes
+    /// appended until it is listed no more. So its holder sees what is in the log, of the changes
     /// that came before: see `versions`.
     pub(crate) undo: LeafMutex<UndoList>,
     /// The log ended here when it got its number.

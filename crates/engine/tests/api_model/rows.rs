@@ -124,7 +124,7 @@ pub fn reads<V: Kind>(what: &str, table: &Table<'_, u64, V>, rows: &Rows, prng: 
     }
 }
 
-/// Reads as many rows as are given at once, from either end.
+/// Reads rows from either end, each time the given number at once.
 fn many<V: Kind, T: terrace::Transaction>(
     what: &str,
     range: &mut terrace::Range<'_, u64, V, T>,

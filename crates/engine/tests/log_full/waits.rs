@@ -5,7 +5,7 @@ use super::*;
 const NEW: TableDef<u64, &[u8]> = TableDef::new("new");
 
 /// The bug: the oldest transaction waited for a lock of another one, which waited for the log that
-/// the oldest one keeps. Nobody saw the circle before the time limits did.
+/// the oldest one keeps. The cycle was not found before the time limits had passed.
 #[test]
 fn who_keeps_a_full_log_is_told_where_it_waits_for_a_lock() {
     let world = world(4);

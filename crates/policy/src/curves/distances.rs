@@ -25,8 +25,8 @@ const CHUNK_BLOCKS: usize = 64;
 const CHUNK_BITS: usize = BLOCK_BITS * CHUNK_BLOCKS;
 /// Places for each page: a half is free after each move.
 const PLACES_PER_PAGE: usize = 2;
-/// Of so many places one is taken, at least, where there are more than `PLACES_MIN`: counting goes
-/// over all places between two uses of a page.
+/// At least one in this number of places is taken, where there are more than `PLACES_MIN`: counting
+/// goes over all places between two uses of a page.
 const SPREAD_MAX: usize = 8;
 const PLACES_MIN: usize = 4096;
 

@@ -72,7 +72,7 @@ pub struct MissSampler {
     free: Vec<u32>,
     distances: Distances,
     steps: Steps,
-    /// Misses by step of distance, as many as the sample stands for.
+    /// Misses by step of distance, scaled up from the sample.
     hits: Vec<f64>,
     first_uses: f64,
     sampled: u64,

@@ -157,7 +157,7 @@ impl Design {
     #[must_use]
     fn can_vary(&self) -> bool {
         self.clean_leave == CleanLeave::Flash
-            // A policy that was asked who leaves has let it go: it cannot be asked for another.
+            // A policy that has named a victim has dropped it, and cannot be asked for another.
             && self.inclusion != Inclusion::Inclusive
             && matches!(
                 self.replacement,

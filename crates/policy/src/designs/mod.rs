@@ -477,7 +477,7 @@ mod tests {
             assert!(design.safe_to_discard, "{}", design.name);
             let cleans = design.cleaning != Cleaning::Nothing;
             assert_eq!(design.keeps_dirty_on_flash(), cleans, "{}", design.name);
-            // Whoever has a slot for each page in memory keeps those of pages that change.
+            // A design with a slot for each page in memory keeps the slots of pages that change.
             let is_inclusive = design.inclusion == Inclusion::Inclusive;
             assert!(!is_inclusive || design.invalidation == Invalidation::Logical);
         }

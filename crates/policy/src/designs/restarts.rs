@@ -1,8 +1,9 @@
-//! The table of restarts: what a flash tier remembers when the database is opened again. The other
-//! axis beside the designs; a pair of the two is a run of the ICDE 2013 paper [S3 III].
+//! The table of restart methods: what a flash tier remembers when the database is opened again. The
+//! other axis beside the designs; a pair of the two is a run of the ICDE 2013 paper [S3 III].
 //!
 //! - T1: names are unique, lower case, and stay: they are part of the command and of its output.
-//! - T2: a restart decides how much of the flash is used again, never what the database holds.
+//! - T2: a restart method decides how much of the flash is used again, never what the database
+//!   holds.
 //!
 //! | restart | the table of slots is kept | used again after a power cut |
 //! |---|---|---|

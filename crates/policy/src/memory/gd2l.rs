@@ -68,7 +68,7 @@ impl Inflation {
         }
     }
 
-    /// Nobody will ask for ticks before `oldest`.
+    /// Drops what only ticks before `oldest` need: the caller asks for none of them.
     fn forget_before(&mut self, oldest: u64) {
         while self.points.get(1).is_some_and(|second| second.0 <= oldest) {
             self.points.pop_front();

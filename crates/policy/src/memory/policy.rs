@@ -144,7 +144,7 @@ impl FramePolicy {
         }
     }
 
-    /// A read from home is worth so many of flash now, for a policy that goes by prices.
+    /// A read from home is worth `ratio` reads from flash now, for a policy that goes by prices.
     pub fn set_price_ratio(&mut self, ratio: f64) {
         if let FramePolicy::Priced(priced) = self {
             priced.set_ratio(ratio);
@@ -202,7 +202,7 @@ mod tests {
 
     impl Model {
         /// Used once or twice, and the times since the use before the last and the last, as prices
-        /// count them: who is more leaves first.
+        /// count them: the frame with the greater key leaves first.
         fn priced(&self, frame: u32, pool: &Pool, now: u64) -> (bool, f64, f64) {
             let ratio = (COSTS.home_read / COSTS.flash_read).min(RATIO_MAX);
             let price = if pool.on_flash.contains(&frame) { ratio } else { 1.0 };
@@ -308,7 +308,7 @@ mod tests {
         }
         for step in 0..300 {
             let frame = prng.u32(..FRAMES);
-            // A page that was pinned is used when it is let go.
+            // A page that was pinned is used when it is unpinned.
             match prng.u8(..8) {
                 op @ (0..=3 | 5) => {
                     if op == 5 {

@@ -20,7 +20,7 @@ use crate::memory::lru_2;
 use crate::{Frames, Tick};
 use terrace_page::FrameId;
 
-/// The ratio counts in so many parts of one.
+/// The ratio counts in units of one part in this number.
 const PARTS: u64 = 256;
 /// The most that a read from home can be worth, in reads of flash.
 pub const RATIO_MAX: f64 = 64.0;
@@ -106,7 +106,7 @@ impl Prices {
 mod tests {
     use super::*;
 
-    /// A system with so much more of flash and less of home the higher the ratio is: told until it
+    /// A system that uses more of flash and less of home the higher the ratio is: told until it
     /// comes to rest.
     fn settle(prices: &mut Prices, loads: impl Fn(f64) -> (f64, f64)) -> f64 {
         for _ in 0..200 {

@@ -16,7 +16,7 @@ use terrace_page::FrameId;
 
 /// In the rank of a page that was not used yet: it is older than all others (T4).
 const UNUSED: u64 = 1 << u32::BITS;
-/// As many batches are found before all but the oldest are let go.
+/// This number of batches are found before all but the oldest are dropped.
 const BATCHES_MAX: usize = 4;
 
 /// A frame near the end of its queue.

@@ -1,5 +1,5 @@
-//! LeCaR: LRU or LFU chooses who leaves, by chance, and the chances follow regret (Vietri et al.,
-//! HotStorage 2018).
+//! LeCaR: LRU or LFU, picked by chance, chooses the victim, and the chances follow regret (Vietri
+//! et al., HotStorage 2018).
 //!
 //! - Idea: two experts. A miss on a page that one of them chose is its mistake: the other gains
 //!   weight, the more the sooner the page is missed.
@@ -22,7 +22,7 @@ const LRU_GHOSTS: u8 = 1;
 const LFU_GHOSTS: u8 = 2;
 
 const LEARNING_RATE: f64 = 0.45;
-/// What a mistake counts after as many requests as the cache has pages.
+/// What a mistake counts after a number of requests equal to the capacity in pages.
 const DISCOUNT_PER_CAPACITY: f64 = 0.005;
 const WEIGHT_MAX: f64 = 0.99;
 

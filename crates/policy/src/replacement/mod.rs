@@ -201,7 +201,7 @@ pub struct ReplacementRow {
     pub kind: ReplacementKind,
     /// Its name in commands and their output.
     pub name: &'static str,
-    /// What it is and whose, in a few words.
+    /// What it is and its authors, in a few words.
     pub title: &'static str,
 }
 

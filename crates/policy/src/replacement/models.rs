@@ -12,7 +12,7 @@ pub trait Model {
     fn is_full(&self) -> bool;
     /// `key` was missed: what the policy learns before anything leaves for it.
     fn miss(&mut self, _key: u32) {}
-    /// Takes out what leaves, for `key` or for nobody.
+    /// Takes out what leaves, for `key` or for no key.
     fn victim(&mut self, key: Option<u32>, may_leave: &dyn Fn(u32) -> bool) -> Option<u32>;
     /// `key` is cached; there is room. Ghosts beyond their number go.
     fn enter(&mut self, key: u32);

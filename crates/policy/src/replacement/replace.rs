@@ -72,7 +72,7 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// Collects forgotten keys, if anybody wants them.
+/// Collects forgotten keys, if the caller wants them.
 pub(super) struct Forgotten {
     pub keys: Vec<Key>,
     forgetting: Forgetting,

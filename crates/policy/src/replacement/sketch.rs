@@ -1,9 +1,9 @@
-//! How often pages were used of late, in a few bits for each: a count-min sketch behind a
+//! How often pages were used recently, in a few bits for each: a count-min sketch behind a
 //! doorkeeper (Einziger, Friedman and Manes, "TinyLFU", ACM Transactions on Storage 2017).
 //!
 //! - Idea: the first use of a page sets bits of a Bloom filter, the doorkeeper; only further uses
-//!   are counted, in four counters of 4 bits, of which the least counts. After as many uses as ten
-//!   times the capacity all counts are halved and the doorkeeper is emptied.
+//!   are counted, in four counters of 4 bits, of which the least counts. After a number of uses of
+//!   ten times the capacity all counts are halved and the doorkeeper is emptied.
 //! - State: the counters of a page lie in one block of 64 bytes, its bits of the doorkeeper in one
 //!   word: two cache lines for a use.
 //! - K1: an estimate is never below the uses since the last halving, up to 15 and the doorkeeper's.

@@ -8,10 +8,10 @@
 //!                              +-------------------------------+
 //! ```
 //!
-//! - Idea: time passes in epochs of an eighth of as many ticks as the tier has slots. When one ends
-//!   every slot is an epoch older, and every eighth halves the counts of uses. Who leaves is the
-//!   first by an [`AgeOrder`] of the next few slots from a hand on: with 32 of them it is among the
-//!   oldest 3% on average, and no slot is looked at twice in a lap.
+//! - Idea: time passes in epochs; the ticks of one are an eighth of the tier's number of slots.
+//!   When one ends every slot is an epoch older, and every eighth halves the counts of uses. The
+//!   victim is the first by an [`AgeOrder`] of the next few slots from a hand on: with 32 of them
+//!   it is among the oldest 3% on average, and no slot is looked at twice in a lap.
 //! - G1: a free or dirty slot is never named to be reused, nor one that may not leave, as the owner
 //!   says.
 //! - G2: orders share the marks: another order may be asked for at any time, and nothing is lost.
@@ -26,7 +26,7 @@ use crate::structures::bits::SlotBits;
 use crate::{History, Tick};
 use terrace_page::SlotId;
 
-/// Who leaves first.
+/// Which page leaves first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgeOrder {
     /// The page whose last use is oldest.
@@ -37,7 +37,7 @@ pub enum AgeOrder {
 
 /// Slots that are compared for one victim.
 const LOOKED_AT: u32 = 32;
-/// Epochs while as many ticks pass as the tier has slots.
+/// Epochs in a number of ticks equal to the tier's number of slots.
 const EPOCHS_PER_TURNOVER: u64 = 8;
 const AGE_SHIFT: u32 = 3;
 const AGE_MAX: u8 = 31;
@@ -162,8 +162,8 @@ impl SlotAges {
         Some(SlotId(victim))
     }
 
-    /// Whether at most as many slots as one victim is compared with may be reused, but for those
-    /// that are `kept`.
+    /// Whether the slots that may be reused, but for those that are `kept`, are at most the number
+    /// that one victim is compared with.
     #[must_use]
     pub fn are_few_but(&self, kept: &SlotBits) -> bool {
         self.not_kept(kept).nth(LOOKED_AT as usize).is_none()

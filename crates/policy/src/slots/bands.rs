@@ -4,7 +4,7 @@
 //!   another out for a difference that means nothing. Slots lie in 50 to 100 bands; the victim is
 //!   at the end of the coldest that is not empty.
 //! - State: for each slot its band, its neighbours in the band's list, and when it was used last.
-//! - B1: bands are of equal depth when they are drawn: each has as many slots as any other, but for
+//! - B1: bands are of equal depth when they are drawn: all have the same number of slots, but for
 //!   pages of one temperature, which share a band.
 //! - B2: bands are drawn anew after every quarter of a fill, from the temperatures of then; in each
 //!   the slots then lie in the order of their last use. In between a slot changes its band when it
@@ -19,12 +19,12 @@ use crate::slots::tac::{AGINGS_PER_RESCALE, REFRESHES_MAX, Temperatures};
 use crate::structures::free_stack::FreeStack;
 use terrace_page::{PageId, SlotId};
 
-/// Bands are drawn so many times while as many pages as there are slots are used.
+/// Bands are drawn this many times while a number of pages equal to that of slots is used.
 const DRAWINGS_PER_FILL: u32 = 4;
-/// Most bands that can be had.
+/// The most bands that may be configured.
 pub const BANDS_MAX: u16 = 4096;
 
-/// Who leaves first within a band.
+/// Which page leaves first within a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BandOrder {
     /// The least recently used.

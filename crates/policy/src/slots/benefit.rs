@@ -7,7 +7,7 @@
 //!   (`ghosts`).
 //! - B1: a slot's counts change only here, and its heap is put in order at once; all heaps are when
 //!   the expansion factors change, or counts are halved.
-//! - B2: counts are halved after as many physical requests as there are slots [sources.R7].
+//! - B2: counts are halved after a number of physical requests equal to that of slots [sources.R7].
 //! - B3: a page's counts go along when it gets a slot, and back when it loses it.
 //! - B4: a dirty slot cannot be reused at once, but it counts: when the least benefit of all is
 //!   that of a dirty slot, some of the least are wanted at home, ahead of the next victims.
@@ -39,9 +39,9 @@ use crate::structures::heaps::{Heaps, Side};
 use std::cmp::Ordering;
 use terrace_page::{PageId, SlotId};
 
-/// One page in neither tier is remembered for so many slots.
+/// One page in neither tier is remembered for this number of slots.
 const SLOTS_PER_GHOST: u32 = 2;
-/// One of so many slots is cleaned ahead when a dirty one is next (B4).
+/// One in this number of slots is cleaned ahead when a dirty one is next (B4).
 const SLOTS_PER_CLEANING: u32 = 128;
 /// Slots that are wanted clean at a time, at most.
 const CLEANINGS_MAX: u32 = 64;
@@ -194,7 +194,7 @@ impl SlotBenefit {
         self.heaps.remove(slot.0, |slot| keys.key(slot));
     }
 
-    /// The content of `slot` is gone, which is that of `page`, if it is still anybody's.
+    /// The content of `slot` is gone, which is that of `page`, if a page still had it.
     pub fn free(&mut self, slot: SlotId, page: Option<PageId>) {
         if self.heaps.side(slot.0).is_some() {
             self.take(slot);
@@ -236,8 +236,8 @@ impl SlotBenefit {
         self.follow(expansion);
     }
 
-    /// Whether as many requests were counted as there are slots: tell of what is in memory, then
-    /// `halve`.
+    /// Whether the requests counted have reached the number of slots: then the caller tells what is
+    /// in memory, and calls `halve`.
     #[must_use]
     pub fn is_period_over(&self) -> bool {
         self.requests as usize >= self.keys.counts.len()
@@ -489,7 +489,7 @@ mod tests {
 
     const SLOTS: u32 = 10;
     const PAGES: u64 = 30;
-    /// So many that no bucket of ghosts overflows.
+    /// Enough that no bucket of ghosts overflows.
     const FRAMES: u32 = 4_000;
     /// Exact in binary, so that an equation may be written in any way.
     const COSTS: Costs =

@@ -3,21 +3,21 @@
 //!
 //! - Idea: pages are written a block at a time, next to each other; so the device sees large
 //!   writes, and what is remembered of use is remembered of blocks. A block that is seldom used,
-//!   has many holes and little that home lacks gives way; but what was used of late is taken in
+//!   has many holes and little that home lacks gives way; but what was used recently is taken in
 //!   again.
 //! - The weight of a block is `frequency (1 + dirty) / (1 + holes)`; the lightest leaves. Without
 //!   the ones, as published, it is zero or infinite for most blocks [sources.R12].
-//! - A window is so many page requests. Two bitmaps say which slots were used in this window and in
-//!   the one before, two Bloom filters which blocks: only in those are bits looked for. At the end
-//!   of a window the frequency of each block in neither filter is halved.
+//! - A window is a fixed number of page requests. Two bitmaps say which slots were used in this
+//!   window and in the one before, two Bloom filters which blocks: only in those are bits looked
+//!   for. At the end of a window the frequency of each block in neither filter is halved.
 //! - State: a bit for each slot and window; 12 bytes for each block.
 //! - B1: slots are taken in order within a block, and a block after the other: one that is open is
 //!   filled before the next is begun. A free block that has been free for longer goes first.
 //! - B2: no slot of a block is taken again before the block has left whole.
 //! - B3: a block leaves only if it can leave whole. A page that is being read is used: it is taken
 //!   in again, whatever else gives way; so is a base.
-//! - B4: of the used pages of a block those at its end are taken in again, as many as there is room
-//!   for, and never all: each block that leaves frees a slot at least [sources.R14].
+//! - B4: of the used pages of a block those at its end are taken in again, up to the room that
+//!   there is, and never all: each block that leaves frees a slot at least [sources.R14].
 //! - B5: a page that is taken in counts as a use of its block, so that a new block is not the
 //!   lightest at once; but not as a use of the page.
 //! - Cost: a hit sets two bits and adds one; a victim is one look at each block.
@@ -33,7 +33,7 @@ use terrace_page::SlotId;
 const PASSED_OVER_MAX: usize = 8;
 /// What is left of a frequency at the end of a window without use [sources.R13].
 const KEPT: f32 = 0.5;
-/// So many windows without use leave nothing.
+/// This number of windows without use leaves nothing of a frequency.
 const WINDOWS_MAX: u64 = 150;
 
 /// What can be chosen of the blocks.

@@ -11,11 +11,11 @@
 //! - A2: alpha of a group is 1 until a hundred logical reads were seen both on flash and not, and
 //!   stays between 1 and what a read from home costs in reads of flash, or a write in writes if
 //!   that is less [sources.R8]: beyond, a page would be worse off on flash for being asked for.
-//! - A3: counters are in eighths, so that halving them from time to time, as who keeps them does,
-//!   does not forget a single request at once. They saturate at 31 requests.
+//! - A3: counters are in eighths, so that halving them from time to time, as their owner does, does
+//!   not forget a single request at once. They saturate at 31 requests.
 //! - Groups are pages with the same order of magnitude of logical reads and of writes
 //!   [sources.U3], by powers of two.
-//! - Not for: pages that a scan reads: whoever counts leaves out what was read ahead.
+//! - Not for: pages that a scan reads: the caller leaves out what was read ahead.
 
 use crate::placement::Costs;
 
@@ -237,7 +237,8 @@ impl Expansion {
         &self.factors
     }
 
-    /// How often the factors were estimated: whoever has copied them looks again when it changes.
+    /// How often the factors were estimated: a caller that has copied them looks again when it
+    /// changes.
     #[must_use]
     pub fn estimates(&self) -> u32 {
         self.estimates

@@ -9,12 +9,12 @@
 //! - Q1: slots are taken in order, each when the front has passed it and its group has left.
 //! - Q2: a group leaves in order, too: it may be over early, but its slots are free only when all
 //!   before it are. So nothing is overwritten while a page of it is on its way elsewhere.
-//! - Q3: of a group the holes and what home has too are dropped, the rest goes home; but with
+//! - Q3: of a group the holes and what home has too are dropped, the rest is written home; but with
 //!   second chance, what was hit since it was taken in is to be taken in again, its bit cleared.
 //! - Q4: a group never goes whole to the rear: if every page was hit, the front one is forced out.
 //!   So each group frees a slot at least [sources.U1].
 //! - Q5: a slot in use, or that is read, ends the group before it. So does a base for which there
-//!   is no room at the rear: it can neither be dropped nor go home.
+//!   is no room at the rear: it can neither be dropped nor be written home.
 //! - Cost: one bit per slot; a hit sets it.
 //! - Not for: slots that can be written in any order, which lose hits to this order.
 //!
@@ -40,7 +40,7 @@ pub enum Fronted {
     Clean,
     /// A page that is newer than at home.
     Dirty,
-    /// A page that somebody reads.
+    /// A page that a task reads.
     Read,
     /// A copy on which changes were made that are nowhere else yet: it is taken in again, whatever
     /// else gives way.

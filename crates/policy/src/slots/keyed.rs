@@ -91,7 +91,8 @@ impl KeyedSlots {
         self.free_slots.pop().map(SlotId)
     }
 
-    /// The slot that gives way to `page`, and is its from now on. `page_of` tells whose a slot was.
+    /// The slot that gives way to `page`, and is its from now on. `page_of` tells which page a slot
+    /// had.
     ///
     /// # Errors
     ///

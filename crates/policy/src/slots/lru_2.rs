@@ -64,13 +64,40 @@ pub struct SlotLru2 {
 
 /// What the orders compare.
 struct Keys {
-    /// Stamps: ticks since `base`; `NONE` for a free slot.
-    last: Vec<u32>,
-    /// Stamps; for a free slot, the next on the free stack.
-    previous: Vec<u32>,
+    /// The last two uses: what is compared of a slot is one load.
+    uses: Vec<Uses>,
     /// Log blocks; empty unless the cleaner goes by recLSN.
     rec_block: Vec<u32>,
     base: u64,
+}
+
+/// The last two uses of a slot, as stamps: ticks since `base`. The use before the last is in the
+/// upper half, so that words compare as S1 has it; for a free slot, it is the next on the free
+/// stack, and `NONE` the last.
+#[derive(Clone, Copy)]
+struct Uses(u64);
+
+impl Uses {
+    #[inline]
+    fn new(previous: u32, last: u32) -> Uses {
+        Uses(u64::from(previous) << 32 | u64::from(last))
+    }
+
+    /// Those of a free slot, before `next` on the free stack.
+    #[inline]
+    fn free(next: u32) -> Uses {
+        Uses::new(next, NONE)
+    }
+
+    #[inline]
+    fn last(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline]
+    fn previous(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
 }
 
 fn rec_block(lsn: Lsn) -> u32 {
@@ -90,17 +117,17 @@ impl SlotLru2 {
             CleanerOrder::Lru2Age => Vec::new(),
             CleanerOrder::RecLsn => vec![0; count],
         };
-        let links = FreeStack::links(slots_count).collect();
+        let uses = FreeStack::links(slots_count).map(Uses::free).collect();
         SlotLru2 {
             heaps: Heaps::new(slots_count),
-            keys: Keys { last: vec![NONE; count], previous: links, rec_block, base: 0 },
+            keys: Keys { uses, rec_block, base: 0 },
             free: FreeStack::full(slots_count),
         }
     }
 
     /// Takes the top of the free stack, which becomes busy with a history of one use at `now`.
     pub fn take_free(&mut self, now: Tick) -> Option<SlotId> {
-        let slot = self.free.pop(|slot| self.keys.previous[slot as usize])?;
+        let slot = self.free.pop(|slot| self.keys.uses[slot as usize].previous())?;
         self.remember(slot, History::once(now));
         Some(SlotId(slot))
     }
@@ -112,15 +139,14 @@ impl SlotLru2 {
     ///
     /// If a slot was taken before.
     pub fn begin_restore(&mut self, now: Tick) {
-        assert_eq!(self.free.count() as usize, self.keys.last.len(), "a new table");
+        assert_eq!(self.free.count() as usize, self.keys.uses.len(), "a new table");
         self.keys.base = now.0.saturating_sub(REBASE_TICKS);
     }
 
     /// A slot was found filled, by a page of this history; `rec_lsn`, if it is newer than home.
     pub fn found(&mut self, slot: SlotId, history: History, rec_lsn: Option<Lsn>) {
         let at = slot.0 as usize;
-        self.keys.last[at] = self.keys.stamp(history.last);
-        self.keys.previous[at] = history.previous.map_or(NONE, |tick| self.keys.stamp(tick));
+        self.keys.uses[at] = self.keys.uses_of(history);
         if let (Some(block), Some(lsn)) = (self.keys.rec_block.get_mut(at), rec_lsn) {
             *block = rec_block(lsn);
         }
@@ -129,15 +155,14 @@ impl SlotLru2 {
     /// All was told. `is_dirty` tells of each slot that is filled whether it is newer than home;
     /// slots that are not are free.
     pub fn settle(&mut self, is_dirty: impl Fn(SlotId) -> Option<bool>) {
-        let count = self.keys.last.len() as u32;
+        let count = self.keys.uses.len() as u32;
         self.free = FreeStack::EMPTY;
         for slot in (0..count).rev() {
             let side = match is_dirty(SlotId(slot)) {
                 Some(true) => Side::Right,
                 Some(false) => Side::Left,
                 None => {
-                    self.keys.last[slot as usize] = NONE;
-                    self.keys.previous[slot as usize] = self.free.push(slot);
+                    self.keys.uses[slot as usize] = Uses::free(self.free.push(slot));
                     continue;
                 }
             };
@@ -209,8 +234,10 @@ impl SlotLru2 {
         self.remember(slot.0, history);
         let keys = &self.keys;
         match self.heaps.side(slot.0) {
-            Some(Side::Left) => self.heaps.changed(slot.0, |slot| keys.clean_key(slot)),
-            Some(Side::Right) => self.heaps.changed(slot.0, |slot| keys.dirty_key(slot)),
+            Some(Side::Right) if !keys.rec_block.is_empty() => {
+                self.heaps.changed(slot.0, |slot| keys.dirty_key(slot))
+            }
+            Some(_) => self.heaps.changed(slot.0, |slot| keys.clean_key(slot)),
             None => {}
         }
     }
@@ -222,8 +249,7 @@ impl SlotLru2 {
             HeapState::Busy => {}
             HeapState::Clean | HeapState::Dirty => self.lift(slot.0),
         }
-        self.keys.last[slot.0 as usize] = NONE;
-        self.keys.previous[slot.0 as usize] = self.free.push(slot.0);
+        self.keys.uses[slot.0 as usize] = Uses::free(self.free.push(slot.0));
     }
 
     /// Where `slot` stands.
@@ -232,7 +258,7 @@ impl SlotLru2 {
         match self.heaps.side(slot.0) {
             Some(Side::Left) => HeapState::Clean,
             Some(Side::Right) => HeapState::Dirty,
-            None if self.keys.last[slot.0 as usize] == NONE => HeapState::Free,
+            None if self.keys.uses[slot.0 as usize].last() == NONE => HeapState::Free,
             None => HeapState::Busy,
         }
     }
@@ -245,7 +271,7 @@ impl SlotLru2 {
             HeapState::Free => self.free.count(),
             HeapState::Clean => clean,
             HeapState::Dirty => dirty,
-            HeapState::Busy => self.keys.last.len() as u32 - clean - dirty - self.free.count(),
+            HeapState::Busy => self.keys.uses.len() as u32 - clean - dirty - self.free.count(),
         }
     }
 
@@ -253,8 +279,9 @@ impl SlotLru2 {
     #[must_use]
     pub fn history(&self, slot: SlotId) -> History {
         let keys = &self.keys;
-        let (last, previous) = (keys.last[slot.0 as usize], keys.previous[slot.0 as usize]);
-        assert_ne!(last, NONE, "{slot} is free");
+        let uses = keys.uses[slot.0 as usize];
+        let (last, previous) = (uses.last(), uses.previous());
+        assert!(last != NONE, "{slot} is free");
         let tick = |stamp: u32| Tick(keys.base + u64::from(stamp));
         History { last: tick(last), previous: (previous != NONE).then(|| tick(previous)) }
     }
@@ -267,8 +294,8 @@ impl SlotLru2 {
     /// Bytes allocated for all slots together.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let stamps = self.keys.last.capacity() + self.keys.previous.capacity();
-        self.heaps.bytes() + (stamps + self.keys.rec_block.capacity()) * size_of::<u32>()
+        let uses = self.keys.uses.capacity() * size_of::<Uses>();
+        self.heaps.bytes() + uses + self.keys.rec_block.capacity() * size_of::<u32>()
     }
 
     /// Asserts the orders of both heaps and the length of the free stack.
@@ -276,27 +303,28 @@ impl SlotLru2 {
         self.heaps.check(Side::Left, |slot| self.keys.clean_key(slot));
         self.heaps.check(Side::Right, |slot| self.keys.dirty_key(slot));
         let is_free = |slot| self.state(SlotId(slot)) == HeapState::Free;
-        self.free.check(|slot| self.keys.previous[slot as usize], is_free);
+        self.free.check(|slot| self.keys.uses[slot as usize].previous(), is_free);
     }
 
     fn lift(&mut self, slot: u32) {
         let keys = &self.keys;
-        match self.heaps.side(slot).expect("a filled slot") {
-            Side::Left => self.heaps.remove(slot, |slot| keys.clean_key(slot)),
-            Side::Right => self.heaps.remove(slot, |slot| keys.dirty_key(slot)),
+        // Without recLSNs both sides are in the same order.
+        match keys.rec_block.is_empty() || self.heaps.side(slot) == Some(Side::Left) {
+            true => self.heaps.remove(slot, |slot| keys.clean_key(slot)),
+            false => self.heaps.remove(slot, |slot| keys.dirty_key(slot)),
         };
     }
 
+    #[inline]
     fn remember(&mut self, slot: u32, history: History) {
         while history.last.0.saturating_sub(self.keys.base) > u64::from(u32::MAX) {
             self.rebase();
         }
-        self.keys.last[slot as usize] = self.keys.stamp(history.last);
-        self.keys.previous[slot as usize] =
-            history.previous.map_or(NONE, |tick| self.keys.stamp(tick));
+        self.keys.uses[slot as usize] = self.keys.uses_of(history);
     }
 
     /// Moves the base forward. Stamps that fall together need a new order among themselves.
+    #[cold]
     fn rebase(&mut self) {
         self.keys.rebase();
         let keys = &self.keys;
@@ -311,24 +339,32 @@ impl Keys {
     /// twice (S1).
     #[inline]
     fn clean_key(&self, slot: u32) -> u128 {
-        let (previous, last) = (self.previous[slot as usize], self.last[slot as usize]);
-        u128::from(previous) << 64 | u128::from(last) << 32 | u128::from(slot)
+        u128::from(self.uses[slot as usize].0) << 64 | u128::from(slot)
     }
 
+    /// As `clean_key`, after the recLSN.
     #[inline]
     fn dirty_key(&self, slot: u32) -> u128 {
         let rec = self.rec_block.get(slot as usize).copied().unwrap_or(0);
-        u128::from(rec) << 96 | self.clean_key(slot)
+        let uses = u128::from(self.uses[slot as usize].0);
+        u128::from(rec) << 96 | uses << 32 | u128::from(slot)
     }
 
     /// As `dirty_key`, to compare slots of two partitions, whose stamps have other bases.
     fn clean_key_of_all(&self, slot: u32) -> CleanKey {
         let tick = |stamp: u32| if stamp == NONE { 0 } else { self.base + u64::from(stamp) };
-        let (previous, last) = (self.previous[slot as usize], self.last[slot as usize]);
+        let uses = self.uses[slot as usize];
         let rec = self.rec_block.get(slot as usize).copied().unwrap_or(0);
-        CleanKey([u64::from(rec), tick(previous), tick(last), u64::from(slot)])
+        CleanKey([u64::from(rec), tick(uses.previous()), tick(uses.last()), u64::from(slot)])
     }
 
+    #[inline]
+    fn uses_of(&self, history: History) -> Uses {
+        let previous = history.previous.map_or(NONE, |tick| self.stamp(tick));
+        Uses::new(previous, self.stamp(history.last))
+    }
+
+    #[inline]
     fn stamp(&self, tick: Tick) -> u32 {
         let stamp = tick.0.saturating_sub(self.base).max(1);
         u32::try_from(stamp).expect("the base follows the clock")
@@ -336,15 +372,12 @@ impl Keys {
 
     fn rebase(&mut self) {
         self.base += REBASE_TICKS;
-        let older = |stamp: u32| u64::from(stamp).saturating_sub(REBASE_TICKS).max(1) as u32;
-        for slot in 0..self.last.len() {
-            if self.last[slot] == NONE {
-                continue;
-            }
-            self.last[slot] = older(self.last[slot]);
-            if self.previous[slot] != NONE {
-                self.previous[slot] = older(self.previous[slot]);
-            }
+        let older = |stamp: u32| match stamp {
+            NONE => NONE,
+            _ => u64::from(stamp).saturating_sub(REBASE_TICKS).max(1) as u32,
+        };
+        for uses in self.uses.iter_mut().filter(|uses| uses.last() != NONE) {
+            *uses = Uses::new(older(uses.previous()), older(uses.last()));
         }
     }
 }

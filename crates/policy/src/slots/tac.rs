@@ -28,7 +28,7 @@ pub const REFRESHES_MAX: usize = 5;
 
 /// The flash copy must be this much warmer: the 1% rule [S4 3.2].
 const ONE_PERCENT: f32 = 1.01;
-/// After so many agings all numbers are scaled down, far from the end of the range of `f32`.
+/// After this number of agings all numbers are scaled down, far from the end of the range of `f32`.
 pub(crate) const AGINGS_PER_RESCALE: u32 = 32;
 
 /// What a flash copy saves for each miss: the time at home less the time on flash, in milliseconds.
@@ -85,8 +85,8 @@ impl Temperatures {
         }
     }
 
-    /// A miss in memory on `page`, whoever served it. `requests` counts the page requests since the
-    /// last miss, hits and this miss included: they age the temperatures.
+    /// A miss in memory on `page`, whichever device served it. `requests` counts the page requests
+    /// since the last miss, hits and this miss included: they age the temperatures.
     pub fn on_miss(&mut self, page: PageId, requests: u64) {
         self.age(requests);
         self.window.push(page.0 / EXTENT_PAGES);
@@ -121,7 +121,7 @@ impl Temperatures {
         self.rescales
     }
 
-    /// Bytes for the extents of so many pages.
+    /// Bytes for the extents of this number of pages.
     #[must_use]
     pub fn bytes_for(pages: u64) -> usize {
         let extents = pages.div_ceil(EXTENT_PAGES) as usize;

@@ -30,8 +30,8 @@ impl SlotBits {
         self.within(from, self.count).chain(self.within(0, from))
     }
 
-    /// The slots that are set in none of `bits`, which are of as many slots: from `from` on, then
-    /// those before it.
+    /// The slots that are set in none of `bits`, which have equal numbers of slots: from `from` on,
+    /// then those before it.
     pub(crate) fn in_none<'a>(
         bits: [&'a SlotBits; 3],
         from: u32,

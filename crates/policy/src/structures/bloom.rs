@@ -16,7 +16,7 @@ pub struct BloomFilter {
 }
 
 impl BloomFilter {
-    /// An empty set, for so many numbers.
+    /// An empty set, for `numbers` numbers.
     #[must_use]
     pub fn new(numbers: u32) -> BloomFilter {
         let bits = (u64::from(numbers) * BITS_PER_NUMBER).next_power_of_two().max(64);
@@ -48,7 +48,7 @@ impl BloomFilter {
     }
 }
 
-/// Words and bits of `number` among so many words, a power of two: two hashes make all (Kirsch and
+/// Words and bits of `number` among `words` words, a power of two: two hashes make all (Kirsch and
 /// Mitzenmacher, 2006).
 fn places(number: u32, words: usize) -> impl Iterator<Item = (usize, u64)> {
     let mixed = (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

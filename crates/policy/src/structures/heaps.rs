@@ -26,6 +26,15 @@ pub enum Side {
 /// Slots that a search below the root looks at, when the root is not eligible.
 const SEARCH_MAX: usize = 64;
 
+/// The ways through a heap are compiled for each side by itself, as a constant: at each step they
+/// would ask for it.
+const LEFT: bool = false;
+const RIGHT: bool = true;
+
+const fn side_of(is_right: bool) -> Side {
+    if is_right { Side::Right } else { Side::Left }
+}
+
 pub struct Heaps {
     entries: Vec<u32>,
     places: Vec<u32>,
@@ -56,6 +65,7 @@ impl Heaps {
     }
 
     /// The heap that `slot` is in.
+    #[inline]
     pub fn side(&self, slot: u32) -> Option<Side> {
         let place = self.places[slot as usize];
         if self.entries[place as usize] != slot {
@@ -196,12 +206,27 @@ impl Heaps {
         self.sift_down(side, index, key);
     }
 
-    fn sift_up<K: PartialOrd>(
+    fn sift_up<K: PartialOrd>(&mut self, side: Side, index: u32, key: &impl Fn(u32) -> K) -> u32 {
+        match side {
+            Side::Left => self.sift_up_in::<LEFT, K>(index, key),
+            Side::Right => self.sift_up_in::<RIGHT, K>(index, key),
+        }
+    }
+
+    fn sift_down<K: PartialOrd>(&mut self, side: Side, index: u32, key: &impl Fn(u32) -> K) {
+        match side {
+            Side::Left => self.sift_down_in::<LEFT, K>(index, key),
+            Side::Right => self.sift_down_in::<RIGHT, K>(index, key),
+        }
+    }
+
+    #[inline]
+    fn sift_up_in<const IS_RIGHT: bool, K: PartialOrd>(
         &mut self,
-        side: Side,
         mut index: u32,
         key: &impl Fn(u32) -> K,
     ) -> u32 {
+        let side = side_of(IS_RIGHT);
         let slot = self.at(side, index);
         let own = key(slot);
         while index > 0 {
@@ -217,7 +242,13 @@ impl Heaps {
         index
     }
 
-    fn sift_down<K: PartialOrd>(&mut self, side: Side, mut index: u32, key: &impl Fn(u32) -> K) {
+    #[inline]
+    fn sift_down_in<const IS_RIGHT: bool, K: PartialOrd>(
+        &mut self,
+        mut index: u32,
+        key: &impl Fn(u32) -> K,
+    ) {
+        let side = side_of(IS_RIGHT);
         let slot = self.at(side, index);
         let own = key(slot);
         let count = self.count(side);
@@ -228,7 +259,7 @@ impl Heaps {
             }
             let (left, right) = (self.at(side, child), self.at(side, (child + 1).min(count - 1)));
             let (left_key, right_key) = (key(left), key(right));
-            // Which is the lesser is anybody's guess: no branch waits for it.
+            // Which child is the lesser cannot be predicted: no branch depends on it.
             let is_right = right_key < left_key;
             child += u32::from(is_right);
             let (below, least) = if is_right { (right, right_key) } else { (left, left_key) };
@@ -241,6 +272,7 @@ impl Heaps {
         self.put(side, index, slot);
     }
 
+    #[inline]
     fn place(&self, side: Side, index: u32) -> usize {
         match side {
             Side::Left => index as usize,
@@ -256,10 +288,12 @@ impl Heaps {
         }
     }
 
+    #[inline]
     fn at(&self, side: Side, index: u32) -> u32 {
         self.entries[self.place(side, index)]
     }
 
+    #[inline]
     fn put(&mut self, side: Side, index: u32, slot: u32) {
         let place = self.place(side, index);
         self.entries[place] = slot;

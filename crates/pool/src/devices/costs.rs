@@ -21,8 +21,8 @@ const COST_MIN_MS: f64 = 0.001;
 /// The fraction of the golden ratio: its multiples are spread evenly, however many there are.
 const GOLDEN: f64 = 0.618_033_988_749_895;
 
-/// What requests cost, measured over the part of the devices that so many frames and slots can
-/// hold.
+/// What requests cost, measured over the part of the devices that these numbers of frames and slots
+/// can hold.
 pub(crate) fn measured(
     frames: u32,
     slots: u32,
@@ -36,8 +36,8 @@ pub(crate) fn measured(
     Costs { home_read: home_ms, home_write: home_ms, flash_read: flash_ms, flash_write: flash_ms }
 }
 
-/// The mean time of a random read among the first `pages`, in ms. `None` if all failed: who needs
-/// the device will meet the error, and report it.
+/// The mean time of a random read among the first `pages`, in ms. `None` if all failed: the next
+/// request that needs the device meets the error, and reports it.
 fn read_ms(device: &dyn Device, pages: u64) -> Option<f64> {
     let pages = pages.min(device.len() / PAGE_SIZE as u64);
     let mut staging = Staging::new(1);

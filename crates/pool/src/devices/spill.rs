@@ -1,5 +1,6 @@
-//! Spilling: while requests wait for the flash and home has nothing to do, reads of pages that
-//! both have go home [Wu et al., "The Storage Hierarchy is Not a Hierarchy", FAST 2021, the idea].
+//! Spilling: while requests wait for the flash and home has nothing to do, home serves reads of
+//! pages that both have [Wu et al., "The Storage Hierarchy is Not a Hierarchy", FAST 2021, the
+//! idea].
 //!
 //! - Z1: a page that is newer on flash is read there, whatever waits.
 //! - Z2: home gets a read only while it serves fewer requests than it can serve at once, and only
@@ -29,9 +30,9 @@ pub(crate) struct Spilling {
     costs: Costs,
     misses: AtomicU64,
     before: LeafMutex<(Counters, Counters)>,
-    /// More than so many requests at the flash.
+    /// Reads spill while more than this number of requests are at the flash,
     flash_over: AtomicU32,
-    /// Fewer than so many requests at home.
+    /// and fewer than this number at home.
     home_under: AtomicU32,
 }
 
@@ -40,8 +41,9 @@ fn busy_ms(counters: Counters) -> f64 {
     counters.busy_ns as f64 / 1e6 / (counters.reads + counters.writes).max(1) as f64
 }
 
-/// The requests that may be at the flash, and at home, for a read to go home: more than, fewer
-/// than. `costs` are of single reads; the busy times of requests are `flash` and `home`, in ms.
+/// For home to serve a read, more requests than the first number must be at the flash, and fewer
+/// than the second at home. `costs` are of single reads; the busy times of requests are `flash` and
+/// `home`, in ms.
 fn limits(costs: &Costs, flash: f64, home: f64) -> (u32, u32) {
     if flash <= 0.0 || home <= 0.0 || home > SLOWER_MAX * flash {
         return (u32::MAX, 0);

@@ -242,7 +242,7 @@ impl BufferPool {
             DirtyLsns { rec, base }.min(books.ledger.oldest())
         });
         let oldest = oldest.fold(DirtyLsns::NONE, DirtyLsns::min);
-        // Without bases, what is dirty on flash is found by analysis.
+        // Without bases, analysis finds the dirty pages on flash.
         let base = if self.restart.rules.keeps_bases { oldest.base } else { oldest.rec };
         OldestDirty { rec: oldest.rec, base }
     }
@@ -260,7 +260,7 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Makes the home writes that have completed durable, and lets go of their entries.
+    /// Makes the home writes that have completed durable, and drops their entries.
     pub(crate) fn sync_home(&self) -> Result<(), PoolError> {
         let _one_at_a_time = self.durability.sync.lock();
         self.durability.check_writable()?;
@@ -319,7 +319,7 @@ impl Durability {
 /// Which batches to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logged {
-    /// Those with as many pages as a record takes.
+    /// Those with the number of pages that a record takes.
     Full,
     /// These and the one that still grows.
     Open,

@@ -19,9 +19,9 @@
 //!     64      entries      page 8, LSN 8, CRC-32C of the page 4; repeated
 //! ```
 //!
-//! A power cut may leave a page at home half old, half new. So pages that go home are first copied
-//! here, and a barrier on the log's device, which the write-ahead rule needs anyway, makes the
-//! copies durable. Opening overwrites what home does not have whole with its copy, before redo.
+//! A power cut may leave a page at home half old, half new. So pages on their way home are first
+//! copied here, and a barrier on the log's device, which the write-ahead rule needs anyway, makes
+//! the copies durable. Opening overwrites what home does not have whole with its copy, before redo.
 //! Both writes, to the area and home, take the pages from one copy in memory, which they share.
 //!
 //! - D1: a home write begins only after a barrier that began when its copy was complete.
@@ -50,7 +50,7 @@
 //! - D8: an area begins small and grows. It moves when every home write of its batches has
 //!   completed and home was synced after that; the new one is blank, and generations go on two
 //!   higher, so that what lies in its place from earlier never counts beside its own batches.
-//! - Not for: media errors. A page that goes bad at rest is told as damaged.
+//! - Not for: media errors. A page that goes bad at rest is reported as damaged.
 
 use std::io;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ const _: () = assert!(PAGE_SIZE as u64 == 2 * BLOCK);
 /// The smallest half: seven pages and their header.
 pub const HALF_BYTES_MIN: u64 = 64 << 10;
 const HALVES: usize = 2;
-/// An area of which so many halves were begun is made larger.
+/// An area is made larger once this number of its halves were begun.
 const TURNS: u32 = 4;
 /// Batches whose memory is kept for the next ones.
 const SPARES_MAX: usize = 2;
@@ -98,7 +98,7 @@ pub struct DoublewritePlace {
     pub half_bytes: u64,
 }
 
-/// Whose area it is.
+/// The database that the area belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoublewriteOwner {
     /// The database's id.
@@ -275,8 +275,8 @@ impl Doublewrite {
         self.device.sync()
     }
 
-    /// Copies `pages`, which are sealed. A barrier of the device must follow before they go home,
-    /// and the shield must be kept until they are there.
+    /// Copies `pages`, which are sealed. A barrier of the device must follow before they are
+    /// written home, and the shield must be kept until they are there.
     pub(crate) fn copy(&self, pages: &[&PageBuf]) -> Result<Shield<'_>, CopyError> {
         assert!(pages.len() <= self.batch_pages(), "{} pages in a batch", pages.len());
         let taken = self.take(BLOCK + (pages.len() * PAGE_SIZE) as u64)?;
@@ -294,7 +294,7 @@ impl Doublewrite {
         Ok(shield)
     }
 
-    /// Memory of at least so many pages, which nobody else has.
+    /// Memory of at least `pages` pages, which no other batch uses.
     fn memory(&self, pages: usize) -> Arc<Staging> {
         let mut spares = self.spares.lock();
         let is_free = |spare: &mut Arc<Staging>| {
@@ -559,7 +559,7 @@ mod tests {
             }
         }
 
-        /// One whose area grows.
+        /// A doublewrite area that grows.
         fn growing(world: &World) -> Rig {
             let spec = Preset::Ram.spec().with_write_cache();
             let store = Store::new(400 * HALF_BYTES_MIN, Keep::Plain);

@@ -3,8 +3,8 @@
 //! - C1: `flush_below` writes the oldest changes first, so that each round moves the oldest dirty
 //!   LSN [S3 II-A2; the list of dirty pages is a heap, S3 II-B, since pages come back from flash
 //!   old].
-//! - C2: latches are tried, so that a batch never waits for one while it holds others; who is
-//!   busy is waited for alone, holding nothing.
+//! - C2: latches are tried, so that a batch never waits for one while it holds others; a busy latch
+//!   is waited for alone, holding nothing.
 //! - C3: the sharp checkpoint stops LC from caching new dirty pages, then empties memory, then
 //!   flash [S0 2.3.3, 3.2].
 //! - C4: where flash is a part of the database, what is newer there than at home does not hold the
@@ -137,8 +137,8 @@ impl BufferPool {
     }
 
     /// Begins a bulk load, whose pages are not logged: until it has ended, changed pages that leave
-    /// memory go home, whatever the design. Flash may vanish, or go bad, and nothing else would
-    /// have them.
+    /// memory are written home, whatever the design. Flash may vanish, or go bad, and nothing else
+    /// would have them.
     #[must_use]
     pub fn begin_load(self: &Arc<Self>) -> BulkLoad {
         self.durability.loads.fetch_add(1, Ordering::Relaxed);
@@ -158,8 +158,8 @@ impl BufferPool {
     }
 
     /// Writes home what has to be there before the pool is closed in good order: every dirty page
-    /// in memory; what is dirty on flash stays there [S3 IV-B2]. A journalled table needs
-    /// nothing: it reopens as fast after a power cut.
+    /// in memory; dirty pages on flash stay there [S3 IV-B2]. A journalled table needs nothing: it
+    /// reopens as fast after a power cut.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl Flush<'_> {
 pub(crate) fn run_age_writer(pool: &BufferPool) {
     while !pool.background.is_closing() {
         let seen = pool.durability.age.news.seen();
-        // A failure has stopped the pool: whoever writes next is told.
+        // A failure has stopped the pool: the next write returns it.
         let _failed = pool.flush_below(pool.durability.age_floor());
         pool.durability.age.news.wait(seen);
     }
@@ -254,7 +254,7 @@ pub(crate) fn drain_owed_gently(pool: &BufferPool) {
     drain_owed(pool, || if is_busy() { 1 } else { DRAIN_PAGES });
 }
 
-/// Brings in what is owed, as many pages at a time as `pages_at_once` says each time.
+/// Brings in what is owed, at each step the number of pages that `pages_at_once` returns.
 fn drain_owed(pool: &BufferPool, pages_at_once: impl Fn() -> usize) {
     for _ in 0..DRAIN_ROUNDS_MAX {
         for partition in &pool.memory.partitions {

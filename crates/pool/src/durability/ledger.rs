@@ -71,7 +71,7 @@ pub(crate) struct Ledger {
     /// Dirty frames by recLSN, and stale entries (D1).
     frames: BinaryHeap<Reverse<(Lsn, u32)>>,
     frames_count: u32,
-    /// Pages with a home write outstanding, whoever issued it [sources.D3].
+    /// Pages with a home write outstanding, whichever task issued it [sources.D3].
     home_writes: Vec<PageId>,
     /// Pages that are to be redone when they are first read, by recLSN.
     owed: BTreeMap<PageId, Lsn>,
@@ -282,7 +282,7 @@ impl Ledger {
         self.syncing.lsns = DirtyLsns::NONE;
     }
 
-    /// Home has durably what the sync covered. Returns the slots that were kept for it, but those
+    /// What the sync covered is durable at home. Returns the slots that were kept for it, but those
     /// whose page was written home once more (D3).
     pub fn sync_ended(&mut self) -> Vec<(u32, PageId)> {
         let mut slots = std::mem::take(&mut self.syncing).slots;

@@ -6,11 +6,11 @@
 //! ends, and what is too old.
 //!
 //! - S1: after a failed write or sync of home, or of a log or table that cannot be done without,
-//!   the pool takes no more changes. The first cause is kept, and all are told of it.
+//!   the pool takes no more changes. The first cause is kept, and all later callers get it.
 //!
-//! With `clean_age`, no change stays away from home for longer than so much log. The papers'
-//! cleaner knows only how much of the flash is dirty: below lambda, a page that nobody uses holds
-//! the log, and the redo of the next opening, for ever [sources.D7].
+//! With `clean_age`, no change stays away from home for longer than that much log. The papers'
+//! cleaner knows only how much of the flash is dirty: below lambda, a page that no request uses
+//! holds the log, and the redo of the next opening, for ever [sources.D7].
 //!
 //! ```text
 //!  log:  ... | too old: brought home |          the bound, `clean_age`          | end
@@ -20,9 +20,9 @@
 //! - A1: the age of a page is what the log has grown since its recLSN, in bytes: that is what redo
 //!   would read for it. Memory is flushed below the floor, oldest first; flash is cleaned, by the
 //!   cleaner in its order by recLSN, which the bound implies.
-//! - A2: whoever makes the log grow looks, now and then, whether the floor has moved far enough;
-//!   nobody waits, and there is no timer. Pages are brought home before the bound is reached, so
-//!   that what is under way keeps it.
+//! - A2: the tasks that make the log grow look, now and then, whether the floor has moved far
+//!   enough; no task waits, and there is no timer. Pages are brought home before the bound is
+//!   reached, so that what is under way keeps it.
 //! - Not kept by it: what an open transaction, a page that is still to be redone, or one that is
 //!   damaged on flash holds of the log; and a home that cannot write as fast as pages change.
 
@@ -45,7 +45,7 @@ use terrace_tier::Mutations;
 use crate::{BufferPool, Doublewrite, PoolConfig, PoolError, Stop, Tier};
 use dirty::BufWrites;
 
-/// The floor is looked at so often within the bound.
+/// How often the floor is looked at within the bound.
 const LOOKS: u64 = 16;
 /// This share of the bound is left for the pages under way.
 const MARGIN: u64 = 8;
@@ -69,7 +69,7 @@ pub trait Journal: Send + Sync {
     /// [`PoolError::Journal`] if the log cannot be written; the page stays where it is.
     fn make_durable(&self, upto: Lsn) -> Result<(), PoolError>;
 
-    /// Where pages are copied before they go home, if they are.
+    /// Where pages are copied before they are written home, if they are.
     fn doublewrite(&self) -> Option<&Arc<Doublewrite>> {
         None
     }
@@ -103,8 +103,9 @@ pub trait Journal: Send + Sync {
         PoolError::Journal { source: Arc::new(source) }
     }
 
-    /// A device has failed, so that the pool takes no more changes. Returns the cause that all are
-    /// told from now on: the first one, which may be of the log's own. Called under leaf locks.
+    /// A device has failed, so that the pool takes no more changes. Returns the cause that all
+    /// callers get from now on: the first one, which may be of the log's own. Called under leaf
+    /// locks.
     fn stopped(&self, stop: Stop) -> Arc<dyn Error + Send + Sync> {
         Arc::new(stop)
     }

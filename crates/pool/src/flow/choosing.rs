@@ -9,8 +9,8 @@
 //! - N1: a choice may change between any two decisions about a page. Each is made by the choice of
 //!   that moment, and every state of a slot that one choice leaves behind is one that all others
 //!   know: they share slots, and the tier keeps dirty pages whatever is chosen.
-//! - N2: what was written back stays newer than home until it is cleaned. While changed pages go
-//!   home at once, the cleaner empties the tier of them, gently.
+//! - N2: what was written back stays newer than home until it is cleaned. While changed pages are
+//!   written home at once, the cleaner empties the tier of them, gently.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -17,7 +17,7 @@
 //!
 //! - L1: one task claims; each run is cleaned by a task of its own, up to `cleaner_ios` at a time:
 //!   the whole excess is on its way at once, as deep a queue as the disks can use.
-//! - L2: a claimed page has a registered home write, so nobody else writes it home before this
+//! - L2: a claimed page has a registered home write, so no other task writes it home before this
 //!   write has ended, even if its slot is invalidated [sources.D3].
 //! - L3: a page joins a BUF_WRITE batch under the partition's lock, and only if its slot is still
 //!   valid: modifying a page invalidates its slot before the record is appended [sources.D1,
@@ -96,7 +96,7 @@ impl Cleaner<'_> {
         floor > Lsn::ZERO && self.start_run(Start::Tier(Root::Below(floor)))
     }
 
-    /// Whether pages of a sweep are still to go home; begins one if it is time.
+    /// Whether pages of a sweep are still to be written home; begins a sweep if it is time.
     fn is_sweeping(&self) -> bool {
         let BufferPool { cleaning, durability, .. } = self.pool;
         if durability.check_writable().is_err() {
@@ -205,7 +205,7 @@ fn claim_root(memory: &Memory, root: Root) -> Option<Claim> {
     Some(register(&mut books, claim))
 }
 
-/// Claims `page` if it is dirty on flash and nobody uses the slot.
+/// Claims `page` if it is dirty on flash and no task uses the slot.
 fn claim(memory: &Memory, page: PageId) -> Option<Claim> {
     let partition = memory.partition(page);
     let mut books = partition.books.lock();

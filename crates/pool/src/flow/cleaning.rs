@@ -1,7 +1,7 @@
 //! What the cleaner goes by: how much of the flash may be dirty, the news by which it learns of
 //! more, and its sweeps over home.
 //!
-//! In a sweep all changed pages that flash has collected go home together, in the order in which
+//! A sweep writes all changed pages that flash has collected home together, in the order in which
 //! they lie there (HeteroDrive: Kim et al., IWSSPS 2009) [S0 5; S4 4.4, 6].
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! - Idea: the more pages are collected, the nearer each is to the next: seeks get short, and runs
 //!   of neighbours long.
 //! - W1: the list is of the pages that were dirty when it was made. One that was changed since, or
-//!   went home otherwise, is passed over.
+//!   was written home otherwise, is passed over.
 //! - W2: the list has a bound, set at the opening: what it costs is known, and charged. What does
 //!   not fit goes with the next sweep.
 //! - Not for: a home without seeks; a cleaner by age brings each page home later, and less often.
@@ -28,7 +28,7 @@ use terrace_tier::Gauge;
 use crate::PoolConfig;
 use crate::shares::TierShares;
 
-/// At least one of so many slots has a place in the list.
+/// The list has at least one place per this number of slots.
 const SLOTS_PER_PLACE: u32 = 8;
 /// Runs under way while the tier is emptied of what is newer than home (choosing.N2).
 const DRAIN_RUNS: u32 = 8;
@@ -50,13 +50,13 @@ pub(crate) struct CleanerState {
     /// Runs of pages being cleaned, and the most of them that the cleaner begins.
     runs: AtomicU32,
     runs_max: u32,
-    /// Pages that go home in the order in which they lie there.
+    /// Pages that are written home in the order in which they lie there.
     pub(crate) sweep: LeafMutex<Sweep>,
 }
 
 impl CleanerState {
-    /// Of a pool with this `config`, whose tier has so many slots, is cleaned by this `rule`, and
-    /// `drains` from the start.
+    /// Of a pool with this `config`, whose tier has the given number of slots, is cleaned by this
+    /// `rule`, and `drains` from the start.
     pub(crate) fn new(
         rule: Cleaning,
         config: &PoolConfig,
@@ -83,7 +83,7 @@ impl CleanerState {
         self.shares.gauge(Gauge::Dirty)
     }
 
-    /// Whether more than `low` pages are dirty that nobody cleans yet.
+    /// Whether more than `low` pages are dirty and not yet being cleaned.
     pub(super) fn has_more_than(&self, low: u32) -> bool {
         self.dirty().saturating_sub(self.shares.gauge(Gauge::Unavailable)) > low
     }
@@ -136,7 +136,7 @@ impl CleanerState {
     }
 }
 
-/// The pages of a sweep that are still to go home.
+/// The pages of a sweep that are still to be written home.
 pub(crate) struct Sweep {
     /// The next is the last.
     pages: Vec<u32>,
@@ -168,7 +168,7 @@ impl Sweep {
         self.places - self.pages.len()
     }
 
-    /// `pages` are to go home.
+    /// Adds `pages`, which are to be written home.
     pub fn add(&mut self, pages: impl Iterator<Item = PageId>) {
         let numbers = pages.map(|page| u32::try_from(page.0).expect("slots keep 32 bits"));
         self.pages.extend(numbers.take(self.room()));

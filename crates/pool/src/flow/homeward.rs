@@ -94,7 +94,7 @@ impl Durability {
         Ok(Some(shield))
     }
 
-    /// A home write failed, and may have torn its pages. The cause is kept before anyone meets
+    /// A home write failed, and may have torn its pages. The cause is kept before any task meets
     /// what follows from it.
     pub(super) fn stop_torn(
         &self,
@@ -109,10 +109,11 @@ impl Durability {
     }
 }
 
-/// Reads copies that go home from flash into `staging`: with the requests of `batch`, or, since one
-/// bad sector must not keep the others from home, one by one, as `places` tells: where in the
-/// staging, and which page of the device. Bytes that could not be read are zeroes. Whether the
-/// batch was read. A flash that is a part of the database, and is given up, stops the pool.
+/// Reads copies that are to be written home from flash into `staging`: with the requests of
+/// `batch`, or, since one bad sector must not keep the others from home, one by one, as `places`
+/// tells: where in the staging, and which page of the device. Bytes that could not be read are
+/// zeroes. Returns whether the batch was read. A flash that is a part of the database, and is given
+/// up, stops the pool.
 pub(super) fn read_copies(
     BufferPool { devices, durability, .. }: &BufferPool,
     staging: &mut Staging,
@@ -132,9 +133,9 @@ pub(super) fn read_copies(
     is_read
 }
 
-/// Brings `pages`, which are in order, home from flash, and up to `at_once` with one batch of
-/// writes, as many together as the doublewrite area takes. The log has their changes already. A
-/// failure stops the pool.
+/// Writes `pages`, which are in order, home from flash, up to `at_once` with one batch of writes,
+/// in groups of what the doublewrite area takes. The log has their changes already. A failure stops
+/// the pool.
 pub(super) fn bring_home(
     pool: &BufferPool,
     pages: &[(PageId, &PageBuf)],

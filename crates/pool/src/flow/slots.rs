@@ -3,9 +3,10 @@
 //!
 //! - T1: a page in memory knows its slot: its frame is told of each change in the section under the
 //!   lock in which the slot changes.
-//! - T2: the observer is told when a page gets a slot, and when it loses it; the restart of each
-//!   slot that is filled, cleaned, freed or retired, in the order of these changes.
-//! - T3: what the restart was told is hardened after the section, before anything relies on it.
+//! - T2: the observer is told when a page gets a slot, and when it loses it; the restart method of
+//!   each slot that is filled, cleaned, freed or retired, in the order of these changes.
+//! - T3: what the restart method was told is hardened after the section, before anything relies on
+//!   it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,7 +143,8 @@ impl Section<'_> {
     }
 
     /// The copy in `slot` stopped being the page of `frame`, as `changed` says: tells the frame,
-    /// the watcher and the restart. Returns the slot over all partitions, if its page lost it.
+    /// the watcher and the restart method. Returns the slot over all partitions, if its page lost
+    /// it.
     pub fn copy_changed(
         &self,
         frame: &Frame,
@@ -192,8 +194,8 @@ impl Section<'_> {
         }
     }
 
-    /// A write of the page of `frame` has ended: its slot, and whoever knows of it, are told.
-    /// Whether a slot holds it now.
+    /// A write of the page of `frame` has ended: tells its slot, and the structures that know of
+    /// it. Returns whether a slot holds it now.
     pub fn end_writing(
         &mut self,
         frame: &Frame,
@@ -219,7 +221,7 @@ impl Section<'_> {
     }
 }
 
-/// The restart is told. Slots are numbered over all partitions here.
+/// The restart method is told. Slots are numbered over all partitions here.
 impl RestartState {
     /// With this keeper, in an opening that found what `recovery` says.
     pub(crate) fn new(
@@ -322,8 +324,8 @@ impl RestartState {
         }
     }
 
-    /// `page`, whose dirty entry was made, changes without a record. False if the restart needs one
-    /// of that, and the log is full.
+    /// `page`, whose dirty entry was made, changes without a record. False if the restart method
+    /// needs one of that, and the log is full.
     pub(crate) fn log_unlogged(&self, journal: &dyn Journal, page: PageId) -> bool {
         let wants = self.keeper.as_ref().is_some_and(|keeper| keeper.wants_unlogged());
         !wants || journal.log_flash(&unlogged(page)).is_some()

@@ -20,8 +20,8 @@
 //! - W6: a home write that was not synced may be lost. If the restart method keeps bases, the entry
 //!   on flash of a page that was written home since the last sync therefore names the first change
 //!   that home would lack without that write; and its clean copy is PINNED until home was synced.
-//! - W7: pages that go home are copied to the doublewrite area first, as many at a time as it
-//!   takes. The barrier that makes the copies durable is the force of W1.
+//! - W7: pages are copied to the doublewrite area before they are written home, in groups of what
+//!   it takes. The barrier that makes the copies durable is the force of W1.
 
 use terrace_page::{FrameId, Lsn, PageBuf, PageId, lsn, seal};
 use terrace_policy::Touch;
@@ -92,7 +92,7 @@ pub(crate) struct Transfers<'p> {
     purpose: Purpose,
 }
 
-/// Runs `jobs` together, or as many at a time as the doublewrite area takes. For eviction the pages
+/// Runs `jobs` together, or in groups of what the doublewrite area takes. For eviction the pages
 /// then leave memory, unless they were used meanwhile. Returns how many frames became free.
 pub(crate) fn write_out<'p>(
     pool: &'p BufferPool,

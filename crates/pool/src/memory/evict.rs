@@ -8,7 +8,7 @@
 //! - V3: where the design appends to flash, victims gather in groups (`append`).
 //! - V4: a task that finds no victim waits for a frame to be freed, and gives up after `PATIENCE`,
 //!   or if the tasks that hold the frames wait in turn (N1).
-//! - V5: where pages are copied beside the log before they go home, a task writes up to
+//! - V5: where pages are copied beside the log before they are written home, a task writes up to
 //!   `SHIELDED_VICTIMS` with its own, so that they share one barrier.
 //!
 //! With few frames and many tasks, each task may hold a page or two and need one more. Such a

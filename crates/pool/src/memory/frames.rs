@@ -161,15 +161,15 @@ impl Frame {
         self.latch.is_held()
     }
 
-    /// Whether the frame may be peeked. Acquire: who finds that it may be has seen every change
-    /// that was made in place.
+    /// Whether the frame may be peeked. Acquire: a task that finds that it may be has seen every
+    /// change that was made in place.
     #[inline]
     fn is_peeked(&self) -> bool {
         self.peeked.load(Ordering::Acquire) != 0
     }
 
-    /// From now on the frame may be peeked. Called by a holder of its latch: whoever has changed it
-    /// in place has released the latch before, and whoever takes it later sees this.
+    /// From now on the frame may be peeked. Called by a holder of its latch: a task that changed it
+    /// in place has released the latch before, and a task that takes it later sees this.
     #[inline]
     fn let_peek(&self) {
         if !self.is_peeked() {
@@ -251,7 +251,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl FrameTable {
-    /// `count` empty frames, or `None` if there is not so much memory.
+    /// `count` empty frames, or `None` if there is not enough memory.
     pub fn new(count: u32) -> Option<FrameTable> {
         let memory = Memory::new(count as usize)?;
         let frames = (0..count).map(|_| Frame::empty()).collect();
@@ -284,7 +284,7 @@ impl FrameTable {
         taken.then(|| Exclusive { table: self, id })
     }
 
-    /// What `read` makes of `page` in frame `id`, if nobody changes it meanwhile.
+    /// What `read` makes of `page` in frame `id`, if no task changes it meanwhile.
     #[inline]
     pub fn peek_if<T>(
         &self,
@@ -355,7 +355,7 @@ impl<'p> Shared<'p> {
         self.frame().let_peek();
     }
 
-    /// The exclusive latch, if `wanted` and nobody else holds the frame; else the latch goes.
+    /// The exclusive latch, if `wanted` and no other task holds the frame; else the latch goes.
     pub fn try_upgrade_if(self, wanted: bool) -> Option<Exclusive<'p>> {
         if !wanted || !self.frame().latch.try_upgrade() {
             return None;
@@ -422,7 +422,7 @@ impl Deref for Shared<'_> {
 
     #[inline]
     fn deref(&self) -> &PageBuf {
-        // SAFETY: M1: the shared latch is held, so nobody changes the bytes.
+        // SAFETY: M1: the shared latch is held, so no task changes the bytes.
         unsafe { &*self.table.memory.page(self.id.0 as usize) }
     }
 }
@@ -455,7 +455,8 @@ impl Drop for Exclusive<'_> {
 #[derive(Default)]
 pub(crate) struct Peeks([PeekLine; PEEK_LINES]);
 
-/// Threads beyond so many share lines; then some of what they count at the same instant is lost.
+/// Threads beyond this number share lines; then some of what they count at the same instant is
+/// lost.
 const PEEK_LINES: usize = 32;
 
 #[derive(Default)]

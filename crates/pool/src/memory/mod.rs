@@ -524,7 +524,7 @@ pub(crate) fn partition_of(page: PageId, count: usize) -> usize {
     PageHash::of(page).partition(count)
 }
 
-/// Bytes of the directory for so many slots beside the frames.
+/// Bytes of the directory for the given number of slots, beside the frames.
 fn directory_bytes(frames: u32, slots: u32) -> usize {
     let entries = Directory::entries_for(frames + slots) - Directory::entries_for(frames);
     entries * size_of::<u32>()

@@ -238,7 +238,7 @@ impl Loading<'_> {
         if is_whole && self.redo_if_owed().is_ok() {
             drop(self.serve());
         } else {
-            // Whoever wants the page will read it alone, and learn why.
+            // The next request for the page reads it alone, and returns the error.
             self.unload();
         }
     }

@@ -13,7 +13,7 @@
 //!
 //! What is said of LC holds for all designs that keep pages on flash that are newer than home. TAC,
 //! CC, CAC and inclusive tiers keep slots with stale bytes, which are no copies; they are INVALID.
-//! So does lazy cleaning under the restart `warm`, as bases of changes.
+//! So does lazy cleaning under the restart method `warm`, as bases of changes.
 
 use terrace_page::{FrameId, PageId};
 use terrace_tier::{Mutation, SlotState};

@@ -1,4 +1,4 @@
-//! Who watches page references: for traces of what a workload asks for, and of what memory misses.
+//! Observers of page references: for traces of what a workload asks for, and of what memory misses.
 //!
 //! ```text
 //!   caller --- Read, Change ---> memory --- Fetch, WriteOut ---> flash, home

@@ -20,12 +20,12 @@ pub struct PoolStats {
     pub flash_reads: u64,
     /// Pages written to flash.
     pub flash_writes: u64,
-    /// Writes to the table that the restart keeps on flash.
+    /// Writes to the table that the restart method keeps on flash.
     pub table_writes: u64,
-    /// Bytes of log records in which the restart keeps its table, without their headers.
+    /// Bytes of log records in which the restart method keeps its table, without their headers.
     pub table_log_bytes: u64,
-    /// Times that the restart gave up its table, as it could not be written, or the log was full:
-    /// the flash tier starts cold, or nearly so, if the database is opened before the next
+    /// Times that the restart method gave up its table, as it could not be written, or the log was
+    /// full: the flash tier starts cold, or nearly so, if the database is opened before the next
     /// checkpoint (under `mmr` after it, too).
     pub tables_given_up: u64,
     /// Reads or writes of flash that failed or returned damaged bytes, and were survived.

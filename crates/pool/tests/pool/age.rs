@@ -56,7 +56,7 @@ fn no_change_is_away_from_home_for_longer_than_the_bound() {
                 assert!(bounded <= CLEAN_AGE, "{}, seed {seed}: {bounded}", design.name);
                 // The bound is made use of: pages may stay for most of it.
                 assert!(bounded > CLEAN_AGE / 2, "{}, seed {seed}: {bounded}", design.name);
-                // Without it the flash keeps pages for as long as nobody uses them.
+                // Without it the flash keeps pages for as long as they are not used.
                 let is_lazy = design.keeps_dirty_on_flash();
                 let free = if is_lazy { oldest_of(world, config, seed) } else { u64::MAX };
                 assert!(free > 2 * CLEAN_AGE, "{}, seed {seed}: {free}", design.name);
@@ -92,7 +92,7 @@ fn a_bound_that_is_too_narrow_is_refused() {
         let log = std::sync::Arc::new(crate::log_model::LogModel::new(1));
         let opened =
             terrace_pool::BufferPool::open(config, world.clone(), home, Some(flash), log.clone());
-        assert!(matches!(opened, Err(PoolError::Config { what }) if what.contains("clean_age")));
+        assert!(matches!(opened, Err(PoolError::Config { option: "clean_age", .. })));
         assert_eq!(log.last_lsn(), Lsn(0));
     });
 }

@@ -64,7 +64,7 @@ fn pages_are_appended_in_groups_by_one_write_each() {
     }
 }
 
-/// Dirty pages go home when they are at the front, and not before; nothing else does.
+/// Dirty pages are written home when they are at the front, and not before; nothing else does.
 #[test]
 fn the_front_goes_home_and_the_log_goes_round() {
     for name in ["face", "face-gr", "face-base", "rotating"] {
@@ -97,7 +97,7 @@ fn a_page_that_is_hit_gets_a_second_chance() {
             bench.change(7, 77);
             let mut home_reads = 0;
             for round in 0..40 {
-                // More than memory holds, and not so much that the front comes round.
+                // More than memory holds, and not enough for the front to come round.
                 let from = 10 + round % 3 * 130;
                 (from..from + 130).for_each(|page| bench.read(page));
                 let before = bench.pool.stats();
@@ -114,7 +114,7 @@ fn a_page_that_is_hit_gets_a_second_chance() {
     }
 }
 
-/// A changed page leaves a hole, which nobody fills before the front has passed it.
+/// A changed page leaves a hole, which is not filled before the front has passed it.
 #[test]
 fn older_versions_are_holes() {
     in_world(|world| {
@@ -168,7 +168,7 @@ fn the_rotating_tier_writes_what_it_has_anew() {
 }
 
 /// Bad bytes at the front: the log of this world repairs nothing, so the page stays where it is,
-/// its reader is told, and victims go home as if there were no flash.
+/// its reader gets an error, and victims are written home as if there were no flash.
 #[test]
 fn a_front_that_is_damaged_holds_its_place() {
     for name in ["face", "face-gr", "face-base", "rotating", "fasc"] {
@@ -187,7 +187,7 @@ fn a_front_that_is_damaged_holds_its_place() {
             assert!(bench.pool.stats().home_write_pages > 100, "{name}");
             assert!(bench.pool.oldest_dirty_lsn().is_some_and(|lsn| lsn.0 < 200), "{name}");
             bench.pool.check();
-            // Somebody repairs it; the log goes round again.
+            // A repair of the page lets the log go round again.
             let found = bench.pool.read_damaged_ok(PageId(1)).expect("a repair");
             let terrace_pool::Recovered::Damaged(mut page, ..) = found else { panic!("{name}") };
             page.dirty();
@@ -266,7 +266,7 @@ fn a_group_that_cannot_be_is_refused() {
                 bench.log.clone(),
             );
             let refused =
-                matches!(opened, Err(PoolError::Config { what }) if what.contains("1024"));
+                matches!(opened, Err(PoolError::Config { what, .. }) if what.contains("1024"));
             assert!(refused, "a group of {append_group}");
         }
         assert!(designs::find("face").unwrap().batch().is_some());
@@ -313,7 +313,7 @@ fn a_page_that_changes_on_its_way_home_does_not_stop_the_ring() {
 }
 
 /// A bad copy in a group that leaves was taken for rebuilt from home and the log, though the log
-/// need not have what only flash had: what was lost was not told.
+/// need not have what only flash had: what was lost was not reported.
 #[test]
 fn a_bad_copy_that_only_persistent_flash_had_is_told() {
     for (role, is_told) in [(FlashRole::Cache, false), (FlashRole::Persistent, true)] {

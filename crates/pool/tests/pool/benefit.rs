@@ -48,7 +48,7 @@ fn pages_that_benefit_more_take_over_and_a_scan_does_not() {
         let before = bench.pool.stats();
         assert_eq!(before.slots_used, before.slots, "free slots take all");
         bench.pool.read_ahead(PageId(60), 30);
-        // As many as there are frames.
+        // One page per frame.
         bench.until(|stats| stats.home_read_pages == before.home_read_pages + before.frames);
         (0..40).for_each(|page| bench.read(page));
         let cold = bench.pool.stats();

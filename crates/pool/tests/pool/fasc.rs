@@ -1,4 +1,5 @@
-//! FASC: blocks that are written whole, what stays of a block that leaves, and how it goes home.
+//! FASC: blocks that are written whole, what stays of a block that leaves, and how it is written
+//! home.
 
 use terrace_device::Device;
 use terrace_policy::QueueRules;
@@ -60,7 +61,7 @@ fn what_is_on_flash_is_not_written_again_and_what_waits_is_found() {
     });
 }
 
-/// A block of holes leaves, but the one page of it that was used of late is taken in again.
+/// A block of holes leaves, but the one page of it that was used recently is taken in again.
 #[test]
 fn the_hot_page_of_a_block_that_leaves_is_kept() {
     for window_requests in [1, 1000] {
@@ -82,7 +83,7 @@ fn the_hot_page_of_a_block_that_leaves_is_kept() {
     }
 }
 
-/// Cold dirty pages go home in batches of as many pages as are asked for, two of them at once.
+/// Cold dirty pages are written home in batches of the configured size, two of them at once.
 #[test]
 fn cold_dirty_pages_are_migrated_in_small_batches() {
     for migration_pages in [1, 3, 8] {
@@ -145,7 +146,7 @@ fn choices_that_cannot_be_are_refused_with_what_can() {
                 bench.flash.clone().map(|flash| flash as std::sync::Arc<dyn Device>),
                 bench.log.clone(),
             );
-            let refused = matches!(opened, Err(PoolError::Config { what }) if what.contains(said));
+            let refused = matches!(opened, Err(PoolError::Config { option, what }) if format!("{option}: {what}").contains(said));
             assert!(refused, "{fasc:?}");
         }
     });

@@ -146,7 +146,7 @@ fn after_a_failed_home_write_there_are_no_more_changes_but_reads() {
 
 #[test]
 fn who_wants_a_frame_of_a_stopped_pool_is_told_at_once() {
-    // With every frame changed, a reader waited 20 s for room, and was told `AllPinned`.
+    // With every frame changed, a reader waited 20 s for room, and got `AllPinned`.
     in_world(|world| {
         let bench = Bench::new(world, plain("no-ssd"), PAGES, 1);
         bench.home.fails_writes.store(true, Ordering::Relaxed);

@@ -186,7 +186,7 @@ fn a_sweep_takes_home_all_that_was_dirty_in_the_order_of_home() {
             let bench = Bench::new(world, config, PAGES, seed);
             let mut prng = Prng::from_seed(seed);
             let mut value = 0;
-            // What leaves memory changed is collected, and nothing goes home meanwhile.
+            // What leaves memory changed is collected, and nothing is written home meanwhile.
             while bench.pool.stats().slots_dirty < 38 {
                 value += 1;
                 bench.change(prng.below(PAGES), value);

@@ -48,7 +48,7 @@ pub struct LogModel {
     prng: LeafMutex<Prng>,
     /// How long it takes to make records durable, at most.
     force_ns_max: u64,
-    /// One in so many records of the flash tier finds no room; zero is none.
+    /// One in this number of records of the flash tier finds no room; zero is none.
     pub full_one_in: AtomicU64,
     /// It has nothing of any page, and takes what is whole for repaired.
     pub is_cut: AtomicBool,
@@ -182,7 +182,7 @@ impl Journal for LogModel {
     }
 }
 
-/// Where the value of a page stands, twice, so that a mixture is told.
+/// Where the value of a page stands, twice, so that a mixture is recognized.
 const VALUE_AT: [usize; 2] = [40, PAGE_SIZE - 8];
 
 pub fn value(page: &PageBuf) -> u64 {

@@ -1,4 +1,4 @@
-//! What the books of a flash tier take, and who pays for it.
+//! What the books of a flash tier take, and whether the frames are charged for it.
 
 use terrace_policy::{DESIGNS, designs, restarts};
 use terrace_pool::{Metadata, PoolConfig, PoolError};

@@ -16,7 +16,7 @@ const FRAMES: u64 = 24;
 const REC: Lsn = Lsn(500_000);
 const REBUILT_FROM: Lsn = Lsn(40_000);
 
-/// A log whose changes home and flash have all.
+/// A log all of whose changes are at home or on flash.
 struct NothingToRedo;
 
 impl Redo for NothingToRedo {

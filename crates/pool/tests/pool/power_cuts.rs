@@ -16,7 +16,7 @@ use crate::log_model::recover;
 
 const PAGES: u64 = 60;
 const TASKS: u64 = 6;
-/// A mutation must be found within so many seeds.
+/// A mutation must be found within this many seeds.
 const SEEDS_MAX: u64 = 400;
 /// A slow flash, so that much happens while a page is on its way to it.
 const SLOW_FLASH_NS: u64 = 1_500_000;

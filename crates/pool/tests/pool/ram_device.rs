@@ -1,6 +1,6 @@
 //! A device in memory with random service times, which watches how it is used.
 //!
-//! - The buffer of a write is compared at submission and completion: nobody may change it.
+//! - The buffer of a write is compared at submission and completion: no task may change it.
 //! - No two writes of one page may be in flight at once, unless the test allows it.
 //! - Faults: pages whose reads fail or return rot; writes and syncs that fail from a moment on; a
 //!   power cut that keeps a random subset of what was not synced.

@@ -3,11 +3,11 @@
 //!
 //! - L1: what is done is done in the pool's order: a front group is named, the group of victims
 //!   gets slots behind the second chances, both are written, and then the front is free.
-//! - L2: there is one partition; nobody reads a slot while its group leaves.
-//! - L3: a group whose pages go home is gone when home has written them: all together, or of a
-//!   block two batches at a time. Until then its slots are not free, what they hold is still found,
-//!   and second chances have less room. If no slot is free and no group may leave, whoever needs a
-//!   frame waits. Nothing else waits for a device.
+//! - L2: there is one partition; no task reads a slot while its group leaves.
+//! - L3: a group whose pages are written home is gone when home has written them: all together, or
+//!   of a block two batches at a time. Until then its slots are not free, what they hold is still
+//!   found, and second chances have less room. If no slot is free and no group may leave, a client
+//!   that needs a frame waits. Nothing else waits for a device.
 
 use super::core_tier::{CoreTier, Now, candidate, number};
 use super::queues::Moment;
@@ -36,7 +36,7 @@ pub struct Appends {
 /// A group on its way home.
 struct Homeward {
     front: Front,
-    /// Pages that go home, and where they are until then.
+    /// Pages that are to be written home, and where they are until then.
     pages: Vec<(u32, u32)>,
     /// Pages that home is still to be sent, in batches, the last first.
     rest: Vec<Vec<u32>>,
@@ -92,7 +92,8 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         while let Some(displaced) = self.table.drop_next(&mut front) {
             self.lost(displaced);
         }
-        let (mut home, mut again) = (Vec::new(), Vec::new());
+        let mut home = Vec::with_capacity(leavers.len());
+        let mut again = Vec::with_capacity(leavers.len());
         for leaver in leavers {
             let page = number(leaver.page());
             match (leaver.goes(), residents.get_mut(page)) {
@@ -109,8 +110,9 @@ impl<O: SlotOrder> CoreTier<'_, O> {
 
     /// What goes somewhere is read from flash, with one read, or of a block with one for each run.
     fn read_front(&mut self, leaves: &Leaves, io: &mut Traffic) {
-        let again = leaves.again.iter().map(Leaver::slot);
-        let mut slots: Vec<u32> = leaves.home.iter().map(|row| row.1).chain(again).collect();
+        let mut slots = Vec::with_capacity(leaves.home.len() + leaves.again.len());
+        slots.extend(leaves.home.iter().map(|row| row.1));
+        slots.extend(leaves.again.iter().map(Leaver::slot));
         slots.sort_unstable();
         let is_block = self.appends().batch == Batch::Block;
         for run in slots.chunk_by(|a, b| !is_block || a + 1 == *b) {
@@ -170,7 +172,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         assert_eq!(self.table.gone(front), Gone::Free);
     }
 
-    /// Whoever needs a slot waits until home has written something.
+    /// The client that needs a slot waits until home has written something.
     fn wait(&mut self, io: &mut Traffic) {
         let next = self.appends().homeward.iter().map(Homeward::next).min();
         io.wait_until(next.expect("slots are free, or leave"));
@@ -251,13 +253,12 @@ impl<O: SlotOrder> Log for CoreTier<'_, O> {
         if leaves.is_none() && self.table.log().is_some_and(|log| log.free_and_leaving().0 == 0) {
             self.wait(io);
         }
-        let again = leaves.iter().flat_map(|leaves| &leaves.again);
-        let mut written: Vec<u32> = again
-            .filter_map(|leaver| match leaver.goes() {
-                Goes::To(to) => to,
-                Goes::Home => None,
-            })
-            .collect();
+        let again = leaves.as_ref().map_or(&[][..], |leaves| &leaves.again);
+        let mut written = Vec::with_capacity(again.len() + waiting.len());
+        written.extend(again.iter().filter_map(|leaver| match leaver.goes() {
+            Goes::To(to) => to,
+            Goes::Home => None,
+        }));
         let moved = written.len();
         for &page in waiting {
             let Some(slot) = self.put(&mut appending, page, now, residents) else { break };

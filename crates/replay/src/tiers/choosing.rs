@@ -92,7 +92,7 @@ impl Choosing {
         }
     }
 
-    /// So many pages went home in one write of the cleaner.
+    /// Counts `pages` that one write of the cleaner took home.
     pub fn cleaned(&mut self, pages: usize) {
         self.cleaned.0 += pages as u64;
         self.cleaned.1 += 1;

@@ -1,5 +1,5 @@
-//! The lazy cleaner: pages that are newer on flash go home, in runs of neighbours [S0 3.3.5]. It
-//! has no time of its own here: what it does is done at once.
+//! The lazy cleaner: pages that are newer on flash are written home, in runs of neighbours [S0
+//! 3.3.5]. It has no time of its own here: what it does is done at once.
 
 use super::Traffic;
 use crate::places::Places;
@@ -19,26 +19,28 @@ pub struct Cleaning {
 }
 
 impl Cleaning {
-    /// Whether so many dirty slots are too many.
+    /// Whether `dirty` slots are too many.
     pub(super) fn is_due(&self, dirty: u32, slots: u32) -> bool {
         f64::from(dirty) > self.lambda * f64::from(slots)
     }
 
-    /// Whether so many are, once there were too many.
+    /// Whether `dirty` slots still are too many, once there were too many.
     pub(super) fn goes_on(&self, dirty: u32, slots: u32) -> bool {
         f64::from(dirty) > (self.lambda - LAMBDA_SLACK).max(0.0) * f64::from(slots)
     }
 
-    /// Up to alpha neighbours around `page` that are dirty on flash, in order.
+    /// Fills `run` with up to alpha neighbours around `page` that are dirty on flash, in order.
     pub(super) fn run_around(
         &self,
         places: &Places,
         page: u32,
         is_dirty: impl Fn(u32) -> bool,
-    ) -> Vec<u32> {
+        run: &mut Vec<u32>,
+    ) {
         let most = self.alpha as usize;
         let is_dirty = |page: &u32| is_dirty(*page);
-        let mut run = vec![page];
+        run.clear();
+        run.push(page);
         while run.len() < most
             && let Some(before) = places.before(run[run.len() - 1]).filter(is_dirty)
         {
@@ -50,7 +52,6 @@ impl Cleaning {
         {
             run.push(after);
         }
-        run
     }
 }
 

@@ -10,18 +10,18 @@ use terrace_page::SlotId;
 
 /// Bits of a page's word that say what it holds; the slot is above them.
 const HELD_BITS: u32 = 2;
-/// Slots that can be told apart.
+/// The most slots that can be distinguished.
 const SLOTS_MAX: u32 = 1 << (u32::BITS - HELD_BITS);
 
 /// The copies on flash.
 pub struct Copies(Vec<u32>);
 
 impl Copies {
-    /// None, of pages below `pages_count`, in so many slots.
+    /// No copies, of pages below `pages_count`, in the given number of slots.
     ///
     /// # Panics
     ///
-    /// If there are more slots than can be told apart.
+    /// If there are more slots than can be distinguished.
     pub fn new(pages_count: u32, slots_count: u32) -> Copies {
         assert!(slots_count <= SLOTS_MAX, "a tier has 2^30 slots at most");
         Copies(vec![0; pages_count as usize])

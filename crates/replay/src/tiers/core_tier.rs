@@ -1,7 +1,7 @@
 //! A flash tier that drives the slot table of the pool, [`SlotTable`], under every design.
 //!
-//! - C1: what a design does is the table's to say. Here is what the pool does around its table: who
-//!   has which slot, the requests to devices, and when the cleaner works.
+//! - C1: what a design does is the table's to say. Here is what the pool does around its table:
+//!   which page has which slot, the requests to devices, and when the cleaner works.
 //! - C2: an operation of a table ends at once, as nothing here waits for a device.
 //! - C3: the pool writes what was read unless it has left memory by then. Here it cannot have left:
 //!   the write comes before the next page does, and pages leave for that one. Without memory the
@@ -41,6 +41,9 @@ pub struct CoreTier<'a, O> {
     pending: Option<Pending>,
     cleaning: Cleaning,
     pub(super) places: &'a Places,
+    /// Buffers of the cleaner, kept to reuse their memory.
+    run: Vec<u32>,
+    claims: Vec<Claim>,
 }
 
 /// What is known beside the table.
@@ -136,6 +139,8 @@ impl<'a> Begins<'a, '_> {
             pending: None,
             cleaning: setup.cleaning,
             places: self.places,
+            run: Vec::new(),
+            claims: Vec::new(),
         }
     }
 }
@@ -350,7 +355,7 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         let page = self.table.page(root).expect("a dirty slot has a page");
         let copies = &self.books.copies;
         let is_dirty = |page| copies.held(page) == Held::Dirty;
-        let run = self.cleaning.run_around(self.places, number(page), is_dirty);
+        self.cleaning.run_around(self.places, number(page), is_dirty, &mut self.run);
         let claim = |&page: &u32| {
             let slot = copies.slot(page).expect("a dirty page has a slot").0;
             match slot == root {
@@ -358,10 +363,10 @@ impl<O: SlotOrder> CoreTier<'_, O> {
                 false => self.table.claim(slot).expect("nobody uses a dirty slot"),
             }
         };
-        let claims: Vec<Claim> = run.iter().map(claim).collect();
-        take_home(&run, io);
-        self.choosing.iter_mut().for_each(|choosing| choosing.cleaned(run.len()));
-        for (claim, page) in claims.into_iter().zip(run) {
+        self.claims.extend(self.run.iter().map(claim));
+        take_home(&self.run, io);
+        self.choosing.iter_mut().for_each(|choosing| choosing.cleaned(self.run.len()));
+        for (claim, &page) in self.claims.drain(..).zip(&self.run) {
             let ended = self.table.cleaned(claim, Cleaned::AtHome, UntilSync::Reusable);
             assert_eq!(ended, Ended::Clean, "page {page}");
             self.books.copies.set(page, Held::Clean);

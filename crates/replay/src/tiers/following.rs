@@ -2,7 +2,7 @@
 //!
 //! - The counts are those of a replay of kept references (a test).
 //! - Cost: what `bytes` says, beside the places; none for a reference.
-//! - Not for: OPT, nor for requests kept in their order, which are as many as references.
+//! - Not for: OPT, nor for requests kept in their order, of which there is one for each reference.
 
 use super::run::Replay;
 use super::start::{TierVisitor, with_tier};
@@ -23,7 +23,7 @@ trait Feed {
 }
 
 impl<'a> FollowingTiers<'a> {
-    /// Empty tiers for a trace of so many pages, which lie at `places`.
+    /// Empty tiers for a trace of the given number of pages, which lie at `places`.
     ///
     /// # Panics
     ///

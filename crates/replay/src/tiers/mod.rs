@@ -147,7 +147,7 @@ impl MemoryRule {
     }
 }
 
-/// Memory, and how pages are told to be sequential.
+/// Memory, and how sequential pages are recognized.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// Its policy and its frames; none for a trace that is filtered already.
@@ -164,10 +164,10 @@ pub struct Memory {
 /// When a page that was read from home is written to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TacWrite {
-    /// Before whoever asked for it goes on [S4 3.2].
+    /// Before the client that requested the page goes on [S4 3.2].
     AtOnce,
-    /// When he has to wait again: when memory misses, or the trace says that time passes. Not if he
-    /// has changed it by then [S0 2.5, 4.2].
+    /// When that client has to wait again: when memory misses, or the trace says that time passes.
+    /// Not if it has changed the page by then [S0 2.5, 4.2].
     Behind,
 }
 
@@ -186,7 +186,7 @@ pub struct FlashSetup {
     pub saved: SavedCosts,
     /// How much warmer than the coldest a page must be.
     pub tac_rule: TacRule,
-    /// References after which temperatures are halved; zero for as many as there are slots.
+    /// References after which temperatures are halved; zero for the number of slots.
     pub tac_aging: u64,
     /// When TAC, and a tier that has a slot for each page in memory, write what was read.
     pub tac_write: TacWrite,
@@ -207,7 +207,7 @@ pub struct FlashSetup {
 }
 
 impl FlashSetup {
-    /// `flash` of so many slots, with the parameters that the pool has unless others are asked for.
+    /// `flash` of `slots` slots, with the parameters that the pool has unless others are asked for.
     #[must_use]
     pub fn new(flash: Flash, slots: u32, seed: u64) -> FlashSetup {
         FlashSetup {

@@ -1,8 +1,8 @@
 //! OPT as a flash tier: the page leaves whose next read is farthest [S4 4].
 //!
 //! - O1: the least misses of reads, not the least time: it does not ask what a miss costs.
-//! - O2: a page is cached as it is read from home. One that is written goes home, and to its slot
-//!   if it has one.
+//! - O2: a page is cached as it is read from home. A written page goes to home, and to its slot if
+//!   it has one.
 //! - For traces of a memory's misses alone: each of its requests comes here.
 //! - Cost: 4 bytes per reference, 4 per page, and a tree of the slots.
 
@@ -57,7 +57,8 @@ impl OptTier {
         self.next_reads[self.at - 1]
     }
 
-    /// Whether there is room for a page that is read next then; who is farther leaves.
+    /// Whether there is room for a page that is read next at `next`; a cached page with a farther
+    /// next read leaves for it.
     fn makes_room(&mut self, next: u32) -> bool {
         if self.cached.len() < self.slots {
             return true;

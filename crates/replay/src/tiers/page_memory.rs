@@ -4,7 +4,7 @@
 //! - M1: pages that wait for their group are in memory and are named no more, unless they are used.
 //!   A replacement policy has forgotten them: it gets fewer pages than memory has by a group, and
 //!   what is used while it waits comes back to it with the group.
-//! - M2: before a policy of the pool is asked who leaves, all frames are taken.
+//! - M2: before a policy of the pool is asked for a victim, all frames are taken.
 
 use super::residents::{Frame, Residents, View};
 use super::{FlashTier, MemoryRule};
@@ -12,7 +12,7 @@ use terrace_page::{FrameId, PageId};
 use terrace_policy::replacement::{Forgetting, Key, Look, Replace, ReplacementPolicy, Setup};
 use terrace_policy::{Costs, FramePolicy, QueueRules, Tick};
 
-/// Who says what leaves.
+/// What chooses victims.
 enum Chooser {
     Pool(FramePolicy),
     Policy(ReplacementPolicy),
@@ -87,7 +87,8 @@ impl PageMemory {
         matches!(self.chooser, Chooser::Pool(_))
     }
 
-    /// Whether somebody must leave before a page comes (M2), when so many are on their way home.
+    /// Whether a page must leave before another one comes (M2), when `homeward` pages are on their
+    /// way home.
     pub fn is_full(&self, homeward: u32) -> bool {
         match &self.chooser {
             Chooser::Pool(_) => self.residents.count() >= self.frames_count + homeward,
@@ -107,7 +108,7 @@ impl PageMemory {
         self.victims.first().map(|&frame| residents.page_in(frame))
     }
 
-    /// `page` comes. Who leaves for it, if that was not asked before.
+    /// `page` comes. Returns the page that leaves for it, if that was not asked before.
     pub fn put(&mut self, page: u32, frame: Frame) -> Option<u32> {
         self.residents.put(page, frame);
         match &mut self.chooser {
@@ -117,7 +118,8 @@ impl PageMemory {
         }
     }
 
-    /// A page that was named, and then used, is one like any other again (M1). Who leaves for it.
+    /// A page that was named, and then used, is one like any other again (M1). Returns the page
+    /// that leaves for it.
     pub fn come_back(&mut self, page: u32) -> Option<u32> {
         if matches!(self.chooser, Chooser::Policy(_)) { self.know(page) } else { None }
     }

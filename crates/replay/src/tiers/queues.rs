@@ -1,5 +1,5 @@
-//! When requests to home and flash are served, in a closed system: each of so many clients waits
-//! for the page that it asked for, and then asks for the next.
+//! When requests to home and flash are served, in a closed system: each of a fixed number of
+//! clients waits for the page that it requested, and then requests the next.
 //!
 //! ```text
 //!              +--> disk --+
@@ -72,10 +72,10 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// So many clients, who have not asked yet, on the devices of `setup`.
+    /// `clients` clients, none of which has a request yet, on the devices of `setup`.
     pub fn new(clients: u32, setup: &FlashSetup) -> Queues {
         let (array, busy) = (setup.home_array, &setup.busy);
-        // A disk serves one of so many requests.
+        // A disk serves its share of the requests.
         let of_disk = |seconds: f64| moment(seconds * f64::from(array.disks) / array.share);
         Queues {
             now: 0,
@@ -98,7 +98,7 @@ impl Queues {
         self.now
     }
 
-    /// Nobody asks before `moment`.
+    /// No client requests a page before `moment`.
     pub fn wait_until(&mut self, moment: Moment) {
         self.now = self.now.max(moment);
     }
@@ -115,15 +115,15 @@ impl Queues {
         self.asked.push_back(self.now);
     }
 
-    /// Whoever asked got the page without a request, if he still waits for one.
+    /// The client that asked got the page without a request to a device, if it still waits for one.
     fn answered(&mut self) {
         if std::mem::take(&mut self.asks) {
             self.clients.push(Reverse(self.now));
         }
     }
 
-    /// Other misses that are asked for until home, or flash, has served a read of `place`: as many
-    /// as in as much time before.
+    /// Misses of other clients until home, or flash, has served a read of `place`: the number of
+    /// misses in an equal time before.
     pub fn misses_meanwhile(&self, place: PageId, is_on_flash: bool) -> u64 {
         let (queue, takes) = match is_on_flash {
             true => (self.flash, self.flash_read),
@@ -171,7 +171,7 @@ impl Queues {
         self.begin(self.flash);
     }
 
-    /// A request is done at `done`. Whoever has asked waits for it.
+    /// A request is done at `done`. The client that has asked waits for it.
     fn begin(&mut self, done: Moment) {
         if std::mem::take(&mut self.asks) {
             self.clients.push(Reverse(done));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     /// The same from lists: every request with the moment at which it was there, what serves it,
-    /// and how long that takes; who waits for it, if anybody.
+    /// and how long that takes; the client that waits for it, if any.
     #[derive(Default)]
     struct Naive {
         requests: Vec<(usize, Moment, Moment)>,

@@ -12,7 +12,7 @@ use terrace_tier::{Asks, Fill, Lend, NoVictim, Shares, SlotOrder, Slots};
 pub struct Bands {
     /// How many.
     pub count: u16,
-    /// Who leaves first within one.
+    /// Which page leaves first within a band.
     pub order: BandOrder,
 }
 

@@ -71,7 +71,7 @@ impl Residents {
 
     /// `page` comes.
     pub fn put(&mut self, page: u32, frame: Frame) {
-        assert_eq!(self.places[page as usize], NONE, "page {page} is in memory already");
+        assert!(self.places[page as usize] == NONE, "page {page} is in memory already");
         let at = match self.free.pop() {
             Some(at) => {
                 self.frames[at as usize] = frame;
@@ -127,7 +127,7 @@ pub struct View<'a, F> {
 }
 
 impl<'a, F> View<'a, F> {
-    /// Of so many frames, if all are made.
+    /// Of `frames_count` frames, once all are made.
     pub fn new(residents: &'a Residents, flash: &'a F, frames_count: u32) -> View<'a, F> {
         View { frames: &residents.frames, pages: &residents.pages, flash, frames_count }
     }

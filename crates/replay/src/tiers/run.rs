@@ -3,11 +3,11 @@
 //! - G1: where a design appends, what leaves memory and must be written waits in its frame until
 //!   its group is whole; then the group is written, and leaves.
 //! - G2: where the pool writes a changed page home before it leaves, the page is found in its frame
-//!   until home has written it. One that is used until then stays. Its frame counts as free: as
-//!   many others have a page that is not read yet.
-//! - G3: a page is used first when it is asked for. Until it comes others are asked for, from home
-//!   many, from flash few: so many misses lie between its first use and the next, even if that
-//!   comes at once.
+//!   until home has written it. One that is used until then stays. Its frame counts as free: an
+//!   equal number of other frames have a page that is not read yet.
+//! - G3: a page counts as used first when it is requested. While the miss is outstanding, other
+//!   clients issue misses: more if home serves it than if flash does. That number of misses lies
+//!   between its first use and the next, even if that comes at once.
 //! - G4: where the copy of a page goes as it is read, what it had that home lacks is in memory, as
 //!   if the page had changed.
 

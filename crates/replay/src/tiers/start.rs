@@ -56,7 +56,7 @@ pub fn replay_kept(
     All { references, places, memory, setup, keeps: true }.run()
 }
 
-/// Lets `visitor` work with the tier that `setup` stands for, of a trace of so many pages.
+/// Lets `visitor` work with the tier that `setup` stands for, of a trace of `count` pages.
 pub(super) fn with_tier<'a, V: TierVisitor<'a>>(
     count: u32,
     places: &'a Places,

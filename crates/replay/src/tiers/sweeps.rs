@@ -1,17 +1,17 @@
 //! Sweeps over home: when more than lambda of the slots are newer than home, all of these go there
 //! in the order in which they lie at home, neighbours together [S0 5; S4 4.4, 6].
 //!
-//! - W1: a sweep is of the pages that were dirty when it began. One that was changed since, or went
-//!   home otherwise, is passed over.
-//! - W2: as many writes are under way at a time as the pool's cleaner has; a sweep goes on when
-//!   memory misses, or a group is appended. Without queues a sweep is over at once.
+//! - W1: a sweep is of the pages that were dirty when it began. One that was changed since, or was
+//!   written home otherwise, is passed over.
+//! - W2: the number of writes under way at a time is that of the pool's cleaner; a sweep goes on
+//!   when memory misses, or a group is appended. Without queues a sweep is over at once.
 
 use super::cleaning::Cleaning;
 use super::queues::Moment;
 use crate::places::Places;
 use std::cmp::Reverse;
 
-/// The pages of a sweep that are still to go home.
+/// The pages of a sweep that are still to be written home.
 pub struct Sweeps {
     cleaning: Cleaning,
     /// The next is the last.
@@ -26,7 +26,7 @@ impl Sweeps {
         Sweeps { cleaning, pages: Vec::new(), sent: Vec::new() }
     }
 
-    /// Whether one is to begin, with so many dirty slots.
+    /// Whether a sweep is to begin, with `dirty` dirty slots.
     pub fn is_due(&self, dirty: u32, slots: u32) -> bool {
         self.pages.is_empty() && self.cleaning.is_due(dirty, slots)
     }
@@ -37,7 +37,8 @@ impl Sweeps {
         self.pages.sort_unstable_by_key(|&page| Reverse(places.of(page)));
     }
 
-    /// The next page to go home, of those that still are dirty, if home is to be sent more `now`.
+    /// The next page to be written home, of those that still are dirty, if home is to get more
+    /// `now`.
     pub fn next(&mut self, now: Moment, is_dirty: impl Fn(u32) -> bool) -> Option<u32> {
         self.sent.retain(|&written| written > now);
         if self.sent.len() >= self.cleaning.writes as usize {

@@ -101,7 +101,7 @@ fn what_goes_out_is_what_was_changed() {
                 let TierCounts { home, flash: on_flash, .. } = counts;
                 let reads = if policy.is_some() { counts.requests } else { reads_of(&references) };
                 let missed = reads - counts.memory_hits;
-                // Whoever asked was served, by one of two.
+                // Each request was served, by one of the two devices.
                 if policy.is_some() {
                     assert_eq!(home.reads + counts.flash_hits, missed, "{what}");
                 }
@@ -234,7 +234,8 @@ fn tac_alone_misses_as_it_does_without_memory() {
     assert_eq!(temperature_misses(&references, &places, &tac), counts.misses());
 }
 
-/// The engine's TAC writes a page after whoever asked for it, and not if he has changed it.
+/// The engine's TAC writes a page after the client that requested it has gone on, and not if the
+/// client has changed it.
 #[test]
 fn tac_does_not_write_what_is_changed_before_anybody_waits() {
     let tac = setup(Flash::Design(designs::find("tac").expect("a design")), 50);
@@ -322,7 +323,7 @@ fn the_cleaner_gathers_neighbours() {
     };
     let lc = Flash::Design(designs::find("lc").expect("a design"));
     let counts = replay(&references, &places, memory, &setup(lc, 64));
-    // More than 32 of 64 slots are dirty: a run of four goes home.
+    // More than 32 of 64 slots are dirty: a run of four is written home.
     assert!(counts.home.writes >= 4, "{counts:?}");
     assert_eq!(counts.home.writes % 4, 0, "{counts:?}");
     assert_eq!(counts.home.sequential_writes + 1, counts.home.writes, "one run after the other");

@@ -160,7 +160,7 @@ impl<'a> Traffic<'a> {
         self.queues.as_ref().map_or(0, Queues::now)
     }
 
-    /// Somebody waits until `moment`.
+    /// A client waits until `moment`.
     pub(super) fn wait_until(&mut self, moment: Moment) {
         self.queues.iter_mut().for_each(|queues| queues.wait_until(moment));
     }
@@ -242,7 +242,7 @@ impl<'a> Traffic<'a> {
         self.flash.reads += 1;
     }
 
-    /// Flash reads so many pages in one request.
+    /// Flash reads `pages` pages in one request.
     pub fn read_flash_run(&mut self, pages: u64) {
         (0..pages).for_each(|at| {
             self.keep(if at == 0 { Ask::ReadFlash } else { Ask::ReadFlashAlong });
@@ -259,7 +259,7 @@ impl<'a> Traffic<'a> {
         self.flash.writes += 1;
     }
 
-    /// Flash writes so many pages from slot `first` on, in one request.
+    /// Flash writes `pages` pages from slot `first` on, in one request.
     pub fn write_flash_run(&mut self, first: u32, pages: u64) {
         (0..pages).for_each(|at| {
             self.keep(if at == 0 { Ask::AppendFlash } else { Ask::AppendFlashAlong });

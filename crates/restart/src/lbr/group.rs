@@ -1,9 +1,10 @@
 //! Group-writing: invalidations that must be durable before their slots are overwritten share a
 //! force of the log [S3 III-C3].
 //!
-//! - G1: whoever completes the group forces the log for all of it; or the first whose time is up.
+//! - G1: the task that completes the group forces the log for all of it, or the first one with an
+//!   expired timeout.
 //! - G2: `wait` returns only when the log is durable to its LSN, or with the log's error.
-//! - G3: nobody waits longer than the timeout before a force begins.
+//! - G3: no task waits longer than the timeout before a force begins.
 
 use terrace_page::Lsn;
 use terrace_rt::{LeafMutex, Nanos, Signal, now};

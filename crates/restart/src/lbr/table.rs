@@ -58,7 +58,7 @@ struct News {
     reused: BTreeSet<u32>,
     /// Slots that were freed by a change of their page, and the LSN of the change, if it is logged.
     freed: BTreeMap<u32, (PageId, Option<Lsn>)>,
-    /// The pages of those whose change is not.
+    /// The pages of the slots whose change is not logged.
     changing: BTreeMap<PageId, u32>,
 }
 

@@ -9,7 +9,7 @@
 //! | A: an entry names another page than the slot holds | page id of what is read | `checks_page_id` |
 //! | B: an entry has another version than the slot holds | LSN of what is read | `checks_lsn` |
 //! | C: the slot is newer than home, its old entry says clean | the same | `checks_lsn` |
-//! | D: the page changed, went home past the flash, the log was cut; the old copy looks current | step 3 | `lvr_shallow` |
+//! | D: the page changed, was written home past the flash, the log was cut; the old copy looks current | step 3 | `lvr_shallow` |
 //! | Pitfall 1: a BUF_WRITE lets redo skip what an old copy lacks | step 7 | `lvr_buf_write_frees` |
 //! | Pitfall 2: the cleaner copies an old version over home's | it starts after recovery | the order of opening |
 //! | Pitfall 3: after a checkpoint no entry is newer than the log's start | a full pass in each checkpoint | `lvr_checkpoint_waits` |

@@ -319,7 +319,7 @@ pub(super) fn put_records(page: &mut PageBuf, from: usize, records: impl Iterato
     }
 }
 
-/// The first `count` records from byte `from` of a page on, if there is room for as many.
+/// The first `count` records from byte `from` of a page on, if the page has room for that many.
 pub(super) fn get_records(
     page: &PageBuf,
     from: usize,

@@ -1,4 +1,4 @@
-//! How changes of the table get on flash: what the restarts of this folder differ in.
+//! How changes of the table get on flash: the difference between the restart methods here.
 //!
 //! What an entry says, when a slot may be used again and what the log contradicts is one code for
 //! all (`entry`, `keeper`, `load`). A form promises these, on which warm.W1 to warm.W5 rest:

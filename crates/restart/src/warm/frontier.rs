@@ -12,8 +12,9 @@
 //! log was to grow when it began.
 //!
 //! - N1: slots outside the frontier may be written, but what fills them is not kept back. FaCE
-//!   writes none while it is in force: whoever needs another has all that is pending written first,
-//!   and a new frontier begun. CAC gives no other away, but a page may be written in its own again.
+//!   writes none while it is in force: a task that needs one first has all that is pending written,
+//!   and a new frontier begun. CAC gives away no slot outside the frontier, but a page may be
+//!   written in its own again.
 //! - N2: the fill of a slot may be kept back if its page's LSN is not before the frontier's,
 //!   nothing else of the slot was told after it, none of its fills was written since the frontier
 //!   began, and one ever was: before the table was begun the slot may have held another database's

@@ -3,7 +3,7 @@
 //! - G1: records are in the order in which the states changed.
 //! - G2: one task writes at a time.
 //! - G3: a retired slot is free once the record of the copy that replaced it is durable. Where
-//!   flash is persistent, a slot that was cleaned stays pinned so long, too.
+//!   flash is persistent, a slot that was cleaned stays pinned until then, too.
 //! - Cost: no request waits for any of it, but a checkpoint; and whatever changes the table, where
 //!   the pace is that.
 
@@ -24,7 +24,7 @@ use crate::FlashLayout;
 use crate::keeper::{Freed, Held, Keeper};
 use crate::site::{Site, TableError, Waited};
 
-/// One of so many slots may be retired before the table is written for their sake.
+/// One in this number of slots may be retired before the table is written for their sake.
 const SLOTS_PER_RETIRED: u32 = 256;
 const RETIRED_MIN: usize = 4;
 
@@ -33,7 +33,7 @@ const RETIRED_MIN: usize = 4;
 pub(crate) enum Pace {
     /// When it fills a block.
     Gathered,
-    /// When so many slots were filled: once for each block that FASC writes [sources.R16].
+    /// When this number of slots were filled: once for each block that FASC writes [sources.R16].
     Filled(usize),
     /// Fills when their part of the slots is full, and when a slot outside the frontier is to be
     /// written; the rest at checkpoints alone: FaCE's segments [sources.U1].
@@ -56,7 +56,7 @@ pub(crate) enum Reach {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frontiers {
     pub reach: Reach,
-    /// A segment, or a zone, is one of so many parts of the slots.
+    /// A segment, or a zone, is this fraction (one part in `parts`) of the slots.
     pub parts: u32,
     /// Slots that are written together, at most.
     pub group: u32,
@@ -70,7 +70,7 @@ pub(crate) struct TableKeeper {
     /// What is told of a slot that no longer holds its page.
     free: Entry,
     pending: LeafMutex<Pending>,
-    /// Held by whoever writes (G2).
+    /// Held by the task that writes (G2).
     form: Mutex<Box<dyn Form>>,
     /// Records that are durable.
     durable: AtomicU64,
@@ -93,7 +93,7 @@ struct Pending {
     gathered: u64,
     /// The same when the frontier began.
     gathered_before: u64,
-    /// Slots that wait for so many records to be durable, in that order.
+    /// Slots that wait until a number of records is durable, in the order of that number.
     waiting: Vec<(u64, u32, Waited)>,
     /// What may be kept back; nothing while a frontier is being written.
     frontier: Option<Frontier>,
@@ -371,7 +371,7 @@ impl TableKeeper {
 /// What was taken to be written.
 struct Taken {
     records: Vec<Record>,
-    /// So many records are safe once it is.
+    /// The number of records that are safe once the write is durable.
     upto: u64,
     /// What begins then.
     frontier: Option<Frontier>,

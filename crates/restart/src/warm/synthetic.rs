@@ -21,7 +21,7 @@ const WRITE_PAGES: u64 = 64;
 const NOW: Tick = Tick(1 << 40);
 /// How long ago pages were used, at most.
 const AGE_MAX: u64 = 1 << 30;
-/// One copy in so many is newer than home.
+/// One copy in this number is newer than home.
 const NEWER_ONE_IN: u64 = 5;
 /// The log ends here; copies are of any age.
 const LOG_END: u64 = 1 << 40;

@@ -8,7 +8,7 @@
 //!
 //! - X1: a task stays on its executor. Only this thread touches what is below.
 //! - X2: while a task waits it is in exactly one of: the parking table, the mail, `ready`.
-//! - X3: who was woken runs before those who gave way: it may have been given a lock, which others
+//! - X3: a woken task runs before those that gave way: it may have been given a lock, which others
 //!   then want. But no more than `WOKEN_IN_A_ROW` run before one of those.
 //! - X4: no borrow is alive while a task runs; while the reactor reaps, only its own.
 //! - X5: it sleeps in the reactor only while a device owes that an answer, and else on the bell
@@ -71,7 +71,7 @@ pub(super) struct Executor {
     ready: RefCell<Ready>,
     waits: RefCell<Waits>,
     reactor: RefCell<Option<Box<dyn Reactor>>>,
-    /// The bell rings, or somebody is about to ring it.
+    /// The bell rings, or another thread is about to ring it.
     rung: Cell<bool>,
     dead: Cell<bool>,
 }
@@ -351,7 +351,7 @@ impl Executor {
         super::finish(&done);
     }
 
-    /// The world is dropped: unwinds the tasks, and lets go those who wait for them.
+    /// The world is dropped: unwinds the tasks, and releases the threads that wait for them.
     fn end(&self, unstarted: Vec<NewTask>) {
         self.dead.set(true);
         let parked = std::mem::take(&mut self.waits.borrow_mut().tasks);

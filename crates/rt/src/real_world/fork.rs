@@ -74,7 +74,7 @@ impl<T: Sync + 'static> PerProcess<T> {
             // SAFETY: it is never freed.
             Ok(_) => unsafe { &(*fresh).value },
             Err(_) => {
-                // SAFETY: made above, and nobody else knows it.
+                // SAFETY: made above, and no other code knows it.
                 drop(unsafe { Box::from_raw(fresh) });
                 self.get()
             }

@@ -24,7 +24,7 @@ pub(super) struct Mail {
     pub(super) woken: Vec<TaskIndex>,
     pub(super) spawned: Vec<NewTask>,
     pub(super) stop: bool,
-    /// Nobody reads any more.
+    /// The reader has gone.
     closed: bool,
 }
 
@@ -43,7 +43,7 @@ impl Mailbox {
         if bell < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is open and nobody else owns it.
+        // SAFETY: the descriptor is open and nothing else owns it.
         let bell = unsafe { File::from_raw_fd(bell) };
         let [pending, asleep] = [false, false].map(AtomicBool::new);
         Ok(Mailbox { mail: Mutex::default(), pending, asleep, bell })
@@ -99,7 +99,7 @@ impl Mailbox {
         !self.pending.load(Ordering::SeqCst)
     }
 
-    /// The opposite; true if somebody rings, or is about to ring, the bell.
+    /// The opposite; true if a sender rings, or is about to ring, the bell.
     pub(super) fn wake_up(&self) -> bool {
         !self.asleep.swap(false, Ordering::SeqCst)
     }

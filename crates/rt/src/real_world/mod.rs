@@ -32,14 +32,14 @@ use crate::world::{Waited, World};
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The world of those who have none; it sleeps when it has nothing to do, and never ends.
+/// The world of threads that have none; it sleeps when it has nothing to do, and never ends.
 static DEFAULT: PerProcess<Real> = PerProcess::new(|| Real::new(1));
 
 /// What the handles of a real world share.
 pub(crate) struct RealCore {
     mailboxes: Vec<Arc<Mailbox>>,
     next: AtomicUsize,
-    /// The first panic of a task that nobody could join any more.
+    /// The first panic of a task that could not be joined any more.
     lost_panic: Mutex<Option<Payload>>,
 }
 
@@ -63,7 +63,7 @@ impl RealCore {
         self.mailboxes.len()
     }
 
-    /// Keeps a panic for whoever joins the task, or else for `Real::run`.
+    /// Keeps a panic for the caller that joins the task, or else for `Real::run`.
     fn note_panic(&self, done: &Arc<Done>, payload: Payload) {
         if Arc::strong_count(done) > 2 {
             *done.panic.lock() = Some(payload);
@@ -275,7 +275,7 @@ impl Drop for Real {
     }
 }
 
-/// A number by chance: each hasher that the standard library makes is keyed by the system.
+/// A random number: each hasher that the standard library makes is keyed by the system.
 pub(crate) fn draw() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut hasher = RandomState::new().build_hasher();

@@ -4,7 +4,7 @@
 //!   [`THREADS_MAX`] of all; beyond, it waits for one of them to end. So a group whose jobs never
 //!   return, those of a device that does not answer say, leaves threads to the others.
 //! - O2: a thread that has had nothing to do for [`LINGER`] ends. One whose job never returns stays
-//!   until the process ends, and nobody joins it.
+//!   until the process ends, and is never joined.
 //! - O3: if the system gives the process no thread at all, the caller runs the job itself.
 
 use std::collections::VecDeque;

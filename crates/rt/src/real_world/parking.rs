@@ -1,5 +1,5 @@
-//! Who waits on which word in the real world: sharded by address, so that a wake-up finds its
-//! sleeper without a lock that all share.
+//! Which task waits on which word in the real world: sharded by address, so that a wake-up finds
+//! its sleeper without a lock that all share.
 //!
 //! - P1: a waiter compares the word under its shard's lock, and a waker changes the word before it
 //!   takes that lock: so no wake-up is lost.
@@ -34,7 +34,7 @@ struct Waiter {
     sleeper: Sleeper,
 }
 
-/// Who is to be told.
+/// The task or thread to wake.
 pub(super) enum Sleeper {
     /// A thread that is no executor.
     Thread(Arc<Parker>),

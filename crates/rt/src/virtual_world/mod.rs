@@ -34,7 +34,7 @@ use crate::world::World;
 pub struct VirtualConfig {
     /// Decides where tasks switch at random.
     pub seed: u64,
-    /// Tasks switch at one in so many latch acquisitions; 0 is never.
+    /// Tasks switch at one in this number of latch acquisitions; 0 is never.
     pub switch_one_in: u32,
     /// Cores for which [`crate::charge`] queues; at least one.
     pub cores: u32,

@@ -1,4 +1,5 @@
-//! What a virtual world does next: its event heap, its run queue, and who waits on which word.
+//! What a virtual world does next: its event heap, its run queue, and which task waits on which
+//! word.
 //!
 //! - S1: events of one instant happen in the order in which they were made.
 //! - S2: tasks that wait on one word are woken first come, first served. Addresses find a list of

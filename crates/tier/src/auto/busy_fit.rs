@@ -21,7 +21,8 @@ pub struct BusyFit {
 
 /// What an older period counts beside the one after it.
 const FADING: f64 = 0.8;
-/// How strongly both times are drawn together: as by so much of what the periods say.
+/// How strongly both times are drawn together: the weight of that, as a share of the periods'
+/// weight.
 const DRAWN: f64 = 0.01;
 const APART_MAX: f64 = 10.0;
 
@@ -40,7 +41,8 @@ impl BusyFit {
         }
     }
 
-    /// In a period the device was asked for so many reads and writes, and was so long `busy`.
+    /// Adds a period: the reads and writes that were requested of the device in it, and how long it
+    /// was `busy`.
     pub fn add(&mut self, (reads, writes): (f64, f64), busy: f64) {
         if reads + writes <= 0.0 {
             return;

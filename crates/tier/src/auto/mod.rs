@@ -31,7 +31,7 @@ use terrace_policy::{AccessClass, Costs, Design, History, Replacement, SlotAges,
 
 use crate::{AgesOrder, SlotRules, Unshared};
 
-/// Slots of a shadow, at least, if the tier has as many.
+/// The least slots of a shadow, if the tier has that many.
 const SHADOW_SLOTS_MIN: u32 = 256;
 /// How much of the other device's time counts.
 const OTHER_DEVICE: f64 = 0.1;
@@ -69,7 +69,7 @@ impl BusyCosts {
 
 /// The chooser of one tier.
 pub struct Chooser {
-    /// One in so many pages is in the sample.
+    /// One in this number of pages is in the sample.
     one_in: u32,
     /// One for each choice.
     shadows: Vec<Shadow<AgesOrder, Unshared>>,
@@ -119,7 +119,7 @@ impl Chooser {
         (mixed * u64::from(one_in)) >> 32 == 0
     }
 
-    /// One in so many pages is in the sample.
+    /// One in this number of pages is in the sample.
     #[must_use]
     pub fn one_in(&self) -> u32 {
         self.one_in
@@ -200,7 +200,7 @@ mod tests {
         Chooser::new(auto, slots, Limits { tau: 0.95, lambda: 0.5 })
     }
 
-    /// Misses and departures of pages drawn with a skew, of which so many percent are changed.
+    /// Misses and departures of pages drawn with a skew, of which `changed_percent` are changed.
     fn drive(chooser: &mut Chooser, seed: u64, changed_percent: u64, costs: &BusyCosts) -> Choice {
         let mut prng = Prng::from_seed(seed);
         for _ in 0..60_000 {

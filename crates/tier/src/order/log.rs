@@ -30,7 +30,7 @@ pub struct LogSlots {
 pub struct Leaving {
     /// Slots that leave together, at most, where they are not those of a block.
     pub group: u32,
-    /// Of these, so many are to be taken in again, at most.
+    /// The most of these that are to be taken in again.
     pub room: u32,
     /// The clock of the policies.
     pub now: Tick,

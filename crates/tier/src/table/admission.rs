@@ -57,8 +57,8 @@ impl Admissions {
     }
 }
 
-/// A page that lost its slot to another one: the driver forgets that it had one, and tells whoever
-/// keeps account of the slot.
+/// A page that lost its slot to another one: the driver forgets that it had one, and tells the
+/// structures that keep account of the slot.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Displaced {

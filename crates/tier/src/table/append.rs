@@ -9,12 +9,12 @@
 //!                                                                      the group has left
 //! ```
 //!
-//! - O1: a slot that is in a group that is leaving is not the cleaner's: who lets the group leave
-//!   brings home what must go there.
+//! - O1: a slot that is in a group that is leaving is not the cleaner's: the task that lets the
+//!   group leave writes home what must be written there.
 //! - O2: a page that moves on is in its old slot until its new one is written, and from then on in
 //!   the new one: entry, version and mark move in one call.
-//! - O3: a second chance that cannot be taken goes home, if home lacks the page, or is dropped. A
-//!   base that cannot move keeps its group.
+//! - O3: a page that cannot get its second chance is written home, if home lacks it, or is dropped.
+//!   A base that cannot move keeps its group.
 //! - O4: a group of which a slot still holds something when it is `gone` is stuck: the log takes it
 //!   back when the next group is appended, or later, as soon as all its slots are free.
 //! - O5: slots are taken in the order in which pages are `put`, behind the second chances.
@@ -135,7 +135,7 @@ pub enum Moved {
         /// Whether it is a base of its page.
         is_base: bool,
     },
-    /// It could not move, and goes home (O3).
+    /// It could not move, and is written home (O3).
     Home(Claim),
     /// It could not move, and home has it: it lost its slot.
     Dropped(Displaced),
@@ -228,7 +228,8 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         let front = answers.first().map(|&(first, _)| {
             let (slots, count) = (answers.len() as u32, self.count());
             let run = Run { first: first.0, slots, count, is_given_away: false };
-            let (mut dropping, mut leavers) = (Vec::new(), Vec::new());
+            let mut dropping = Vec::with_capacity(answers.len());
+            let mut leavers = Vec::with_capacity(answers.len());
             for &(SlotId(slot), leave) in &answers {
                 let Some(page) = self.page(slot) else { continue };
                 let goes = match leave {
@@ -261,8 +262,8 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         Some(displaced)
     }
 
-    /// The rear was written, with the bytes of the page that moves on if `is_written`. Not while
-    /// somebody reads the slot that it leaves.
+    /// The rear was written, with the bytes of the page that moves on if `is_written`. Not while a
+    /// task reads the slot that it leaves.
     pub fn moved(&mut self, leaver: Leaver, is_written: bool) -> Moved {
         let Leaver { page, slot, goes } = leaver;
         let Goes::To(to) = goes else { panic!("{page} moves to the rear") };
@@ -294,7 +295,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
     }
 
     /// `page`, which left its group for home, is there: its slot is free, unless the page has
-    /// changed since, or the copy is still needed. Not while somebody reads the slot.
+    /// changed since, or the copy is still needed. Not while a task reads the slot.
     #[must_use]
     pub fn dropped(&mut self, page: PageId, slot: u32) -> Option<Displaced> {
         let is_copy = self.holds(slot, page) && self.is_valid(slot) && !self.is_pinned(slot);

@@ -27,24 +27,25 @@ impl BaseRule {
     pub const ALL: BaseRule = BaseRule::Below(Lsn::MAX);
 }
 
-/// What became of a copy that stopped being its page: the driver tells whoever knows of the slot.
+/// What became of a copy that stopped being its page: the driver tells the structures that know of
+/// the slot.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
     /// Lower bound of the first change in the copy that home lacked, if there was one.
     pub newer: Option<Lsn>,
-    /// Whose the slot is now.
+    /// What the slot is now.
     pub slot: After,
 }
 
-/// Whose a slot is whose copy stopped being its page.
+/// What a slot is after its copy stopped being its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// It keeps a base of its page.
     Base,
     /// It stays its page's, to be written again in place.
     Own,
-    /// Nobody's: the page has no slot.
+    /// Free: the page has no slot.
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! Dirty slots on their way home: which is first, who has claimed it, and how that ended.
+//! Dirty slots on their way home: which is first, which task has claimed it, and how that ended.
 //!
 //! ```text
 //!        claim, claim_root, claim_leaver

@@ -76,7 +76,7 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         self.log().is_some_and(|log| log.is_leaving(SlotId(slot)))
     }
 
-    /// Whether somebody reads `slot`.
+    /// Whether a task reads `slot`.
     pub fn is_read(&self, slot: u32) -> bool {
         self.has(slot, READING)
     }

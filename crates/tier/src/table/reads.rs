@@ -38,7 +38,7 @@ impl Devices for IdleDevices {
     }
 }
 
-/// Who serves a page that has a slot.
+/// Which device serves a page that has a slot.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Missed {

@@ -21,7 +21,8 @@ pub struct SlotRules {
     pub costs: Costs,
     /// Slots of all partitions.
     pub tier_slots: u32,
-    /// The sketch of uses, of a design that admits by them, is made for one in so many slots.
+    /// The sketch of uses, of a design that admits by them, is made for one in this number of
+    /// slots.
     pub sketch_one_in: u32,
     /// Of an append log.
     pub log: LogSizes,
@@ -40,7 +41,7 @@ impl SlotRules {
         if design.admission == AdmissionRule::Chosen { SKETCH_SLOTS } else { 1 }
     }
 
-    /// Those of a cache whose restart keeps nothing, in one partition of `slots`.
+    /// Those of a cache whose restart method keeps nothing, in one partition of `slots`.
     #[must_use]
     pub fn of_cache(design: Design, slots: u32, costs: Costs) -> SlotRules {
         SlotRules {

@@ -100,7 +100,8 @@ impl World {
         self.groups.push(group);
     }
 
-    /// A group goes on: second chances have moved, then what goes home is there, then it is gone.
+    /// A group goes on: second chances have moved, then what must be written home is there, then it
+    /// is gone.
     pub fn go_on(&mut self) {
         if self.groups.is_empty() {
             return;

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Requests are to objects, and all are reads; objects of no size touch no page, as libCacheSim
-//! leaves them out, too. The next request is not used: who needs it computes it.
-//! Source: libCacheSim, `traceReader/customizedReader/oracle/oracleGeneralBin.h`.
+//! leaves them out, too. The next request is not used: a caller that needs it computes it. Source:
+//! libCacheSim, `traceReader/customizedReader/oracle/oracleGeneralBin.h`.
 
 use crate::error::BadField;
 use crate::records::{ParseRecord, u32_at, u64_at};
@@ -24,7 +24,7 @@ const NEXT_AT: usize = 16;
 const _: () = assert!(NEXT_AT + 8 == RECORD_BYTES);
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Records that the format is told by, at least, if the file has as many.
+/// The least records that the format is recognized by, if the file has that many.
 const HEAD_RECORDS: usize = 64;
 
 /// Records of such a file.

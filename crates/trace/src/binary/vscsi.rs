@@ -22,7 +22,7 @@ use crate::records::{ParseRecord, u16_at, u32_at, u64_at};
 use crate::request::{Kind, Request, sectors_address};
 
 const MICROSECOND_NS: u64 = 1_000;
-/// Records that the version is told by, if the file has as many.
+/// Records that the version is recognized by, if the file has that many.
 const HEAD_RECORDS: usize = 2;
 
 /// Where the fields of a version are.
@@ -67,7 +67,7 @@ impl Vscsi {
         Vscsi::layout_of(head).is_some()
     }
 
-    /// A parser of the version that `head` begins with, or of version 1 if that cannot be told.
+    /// A parser of the version that `head` begins with, or of version 1 if that is not clear.
     pub fn of(head: &[u8]) -> Vscsi {
         Vscsi { layout: Vscsi::layout_of(head).unwrap_or(LAYOUTS[1]) }
     }

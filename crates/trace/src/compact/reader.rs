@@ -109,7 +109,8 @@ impl CompactDecoder {
             Err(BadField { field: "requests", problem: Problem::Checksum })
         };
         if decoded.is_err() {
-            // R1: whoever refuses bad input is told of the block, not of half its requests.
+            // R1: a caller that refuses bad input gets the error for the block, not half of its
+            // requests.
             batch.clear();
         }
         self.window.consume(bytes);

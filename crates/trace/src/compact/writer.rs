@@ -5,8 +5,8 @@ use super::record;
 use crate::request::Request;
 use std::io::{self, Write};
 
-/// Writes requests to `W`. Without [`CompactWriter::finish`] the file has no trailer, and whoever
-/// reads it will say that it is cut off.
+/// Writes requests to `W`. Without [`CompactWriter::finish`] the file has no trailer, and its
+/// readers will report that it is cut off.
 pub struct CompactWriter<W> {
     out: W,
     block: Vec<Request>,

@@ -11,9 +11,9 @@
 //! - T1: a file is its path, numbered in the order of the first request. Pipes, sockets, terminals
 //!   and what lies below `/proc`, `/sys` and `/dev` are no files, but block devices are.
 //! - T2: a request is what was transferred, when the call returned; nothing is one that was not.
-//! - T3: calls without an offset go on where the last such call of the same opening ended, whoever
-//!   made it: openings are shared by `dup` and by the children of a process, and tables of them by
-//!   its threads.
+//! - T3: calls without an offset go on where the last such call of the same opening ended,
+//!   whichever process made it: openings are shared by `dup` and by the children of a process, and
+//!   tables of them by its threads.
 //! - T4: a file opened for appending is written at the end as far as that was seen.
 //!
 //! Not seen: mapped files, io_uring, libaio. Source: the manual page strace(1).
@@ -53,7 +53,7 @@ pub struct Strace {
     tables: BTreeMap<u64, Table>,
     /// Calls that have not returned, by process.
     unfinished: BTreeMap<u64, Vec<u8>>,
-    /// Who is making a process, last.
+    /// The process that was last seen making another one.
     parent: Option<(u64, bool)>,
 }
 
@@ -154,7 +154,8 @@ impl Strace {
         }
     }
 
-    /// A read or write; its offset is so many arguments before the last, or where the opening is.
+    /// A read or write; its offset is a number of arguments before the last, or where the opening
+    /// is.
     fn transfer(
         &mut self,
         call: &Call<'_>,
@@ -328,7 +329,7 @@ fn file_path(arguments: &[u8]) -> Option<&[u8]> {
     (path.starts_with(b"/") && !is_special && (is_file || is_block)).then_some(path)
 }
 
-/// The argument so many before the last.
+/// The argument `before` places before the last.
 fn argument_from_end(arguments: &[u8], before: usize) -> Option<&[u8]> {
     arguments.rsplit(|byte| *byte == b',').nth(before).map(<[u8]>::trim_ascii)
 }

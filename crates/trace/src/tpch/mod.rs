@@ -6,7 +6,7 @@
 //!
 //! Modules in reading order: `sizes`; `rows` and `row`, what stands in the tables; `steps`, what a
 //! query may ask of them; `ods` and `dates`, the queries of the two workloads, written once;
-//! `queries`, which are drawn; `answer`. Whoever implements [`Steps`] can run them: here
+//! `queries`, which are drawn; `answer`. A type that implements [`Steps`] can run them: here
 //! `computed`, which has no database but `shape`, the pages that tables and indexes have.
 //!
 //! Source: Canim et al., "SSD Bufferpool Extensions for Database Systems", VLDB 2010, 4.2.
@@ -49,7 +49,7 @@ const PAGE_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=64 << 10;
 pub struct TpchOptions {
     /// Queries and ranges.
     pub workload: TpchWorkload,
-    /// The benchmark's scale factor: about so many GB of rows.
+    /// The benchmark's scale factor: about the GB of rows.
     pub scale: f64,
     /// How many queries.
     pub queries: u32,

@@ -26,7 +26,8 @@ const REGION: Region = Region { key: 0 };
 /// The nation of query 11.
 const NATION: u64 = 0;
 
-/// Query 2: parts of a size and metal, and who of a region offers them cheapest. By part: the cost.
+/// Query 2: parts of a size and metal, and the suppliers of a region that offer them cheapest. By
+/// part: the cost.
 pub fn minimum_cost_supplier<S: Steps>(
     steps: &mut S,
     parts: Range<u64>,
@@ -119,7 +120,7 @@ pub fn product_type_profit<S: Steps>(
 }
 
 /// Query 11: the stock of suppliers of a nation, once in all and once by part. By part: its value,
-/// if that is more than the specification's share of all, for as many parts as the range has.
+/// if that is more than the specification's share of all, for the number of parts of the range.
 pub fn important_stock<S: Steps>(steps: &mut S, parts: Range<u64>) -> Result<Answer, S::Error> {
     let in_all: i64 = stock(steps, parts.clone())?.iter().map(|(_, value)| value).sum();
     let mut values = Answer::default();

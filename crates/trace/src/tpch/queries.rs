@@ -1,6 +1,6 @@
 //! The queries of the two workloads, drawn one after the other.
 //!
-//! - Q1: the same workload, scale and seed give the same rows and the same queries, whoever runs
+//! - Q1: the same workload, scale and seed give the same rows and the same queries, whatever runs
 //!   them.
 
 use super::answer::Answer;
@@ -19,7 +19,7 @@ const SCALE_MAX: f64 = 1_000.0;
 /// Which queries over which ranges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TpchWorkload {
-    /// Queries 2, 5, 9, 11, 17, each over a uniformly placed range of keys, as many as are drawn
+    /// Queries 2, 5, 9, 11, 17, each over a uniformly placed range of keys, whose length is drawn
     /// from the narrowest to the widest, orders of magnitude alike.
     Ods {
         /// Fewest values of a range.

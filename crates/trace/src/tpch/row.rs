@@ -360,7 +360,7 @@ impl Row for Offer {
 pub struct Order {
     /// Its number, one of four that there could be.
     pub key: u64,
-    /// Whose it is.
+    /// The customer that owns it.
     pub customer: u64,
     /// When, in hundred-thousandths of the years that there are, from the last day back.
     pub age: u64,

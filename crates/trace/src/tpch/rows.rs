@@ -41,7 +41,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// As many as `sizes` says.
+    /// The number of rows that `sizes` says.
     pub(super) fn new(sizes: Sizes, random: &mut Rng) -> Rows {
         Rows { seed: random.u64(..), sizes, by_part: Scatter::new(sizes.lines, random) }
     }
@@ -108,7 +108,7 @@ impl Rows {
         (part + place * step) % suppliers
     }
 
-    /// The lines that were shipped on these days, which are as many on each.
+    /// The lines that were shipped on these days, the same number on each.
     pub(super) fn shipped_on(&self, days: &Range<u64>) -> Range<u64> {
         let first = |day: u64| day * self.sizes.lines / DAYS;
         first(days.start)..first(days.end)

@@ -121,7 +121,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of so many rows, in pages of `page_bytes`.
+    /// Of the numbers of rows in `sizes`, in pages of `page_bytes`.
     pub fn new(sizes: &Sizes, page_bytes: u64) -> Shape {
         let mut space = Space { next: 0, bytes: page_bytes - PAGE_OVERHEAD_BYTES };
         let mut shape = Shape {

@@ -8,14 +8,14 @@ pub const SUPPLIERS_PER_PART: u64 = 4;
 pub const NATIONS: u64 = 25;
 /// Regions.
 pub const REGIONS: u64 = 5;
-/// Of the numbers that orders may have, one in so many is used (clause 4.2.3).
+/// Of the numbers that orders may have, one in this number is used (clause 4.2.3).
 pub const ORDER_KEY_STEP: u64 = 4;
 /// Days of shipping: 2 January 1992 to 1 December 1998.
 pub const DAYS: u64 = 2_526;
 
 /// The lines of an order are 1 to 7: of seven orders, 28.
 pub(super) const ORDERS_PER_ROUND: u64 = 7;
-/// So many lines have as many orders.
+/// This number of lines has `ORDERS_PER_ROUND` orders.
 pub(super) const LINES_PER_ROUND: u64 = 28;
 
 /// Rows of each table whose rows grow with the scale.

@@ -1,10 +1,11 @@
-//! The steps of a query's plan, whoever takes them: a database that has the tables, or a
+//! The steps of a query's plan, whatever takes them: a database that has the tables, or a
 //! computation that knows what stands in them and notes which pages would be asked for.
 //!
 //! - P1: rows of an inner table are looked up one by one, in the order of the outer, or the whole
-//!   table is scanned for a hash join: whichever costs less by the optimizer's two figures, for as
-//!   many different pages as so many uniform lookups touch (Cardenas 1975), no memory assumed.
-//! - P2: the answer depends on the rows only, not on who takes the steps.
+//!   table is scanned for a hash join: whichever costs less by the optimizer's two figures, for the
+//!   number of different pages that this number of uniform lookups touches (Cardenas 1975), no
+//!   memory assumed.
+//! - P2: the answer depends on the rows only, not on what takes the steps.
 
 use super::row::{Line, Row};
 use super::rows::Rows;
@@ -25,7 +26,7 @@ pub trait Steps {
     /// How many rows the tables have, as an optimizer's statistics say.
     fn rows(&self) -> &Rows;
 
-    /// Whether reading all of a table costs less than so many lookups in it.
+    /// Whether reading all of a table costs less than `lookups` lookups in it.
     fn scan_costs_less<R: Row>(&self, lookups: u64) -> bool;
 
     /// The rows whose leading key column is in `leading`, in the order in which they lie.
@@ -88,13 +89,13 @@ pub trait Steps {
                 *place = Some(row);
             }
         })?;
-        // Where a scan does not find a row, nobody does.
+        // A row that the scan does not find is not there.
         keys.iter().map(|key| found[key].map_or_else(|| self.look_up(*key), Ok)).collect()
     }
 }
 
-/// Whether a scan of `table_pages` costs less than so many uniform lookups, each of which needs one
-/// of the pages of each part of `looked_into`.
+/// Whether a scan of `table_pages` costs less than the given number of uniform lookups, each of
+/// which needs one of the pages of each part of `looked_into`.
 #[must_use]
 pub fn scan_costs_less(
     page_bytes: u64,
@@ -108,7 +109,7 @@ pub fn scan_costs_less(
     scan_ms < touched * (RANDOM_MS + transfer_ms)
 }
 
-/// How many of `pages` so many uniform draws touch.
+/// How many of `pages` `draws` uniform draws touch.
 fn distinct(draws: u64, pages: u64) -> f64 {
     let pages = pages as f64;
     -pages * (draws as f64 * (-1.0 / pages).ln_1p()).exp_m1()

@@ -100,7 +100,7 @@ fn each_account(
     Ok(())
 }
 
-/// A trade: so many shares, bought or sold, for so much.
+/// A trade: a number of shares, bought or sold, at a price.
 pub(super) fn draw_trade(prng: &mut Prng) -> Trade {
     let shares = prng.below(201) as i64 - 100;
     let price = 1 + prng.below(10_000) as i64;

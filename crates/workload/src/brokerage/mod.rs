@@ -12,12 +12,12 @@
 //!   the tables.
 //! - So 95% of the requests are for 70% of the database: at 20,000 customers (about 2 GiB, a
 //!   hundredth of TPC-E's 20K-customer point) as much as the flash of ICDE 2013 at 1/100 holds.
-//! - Customers have 100 KiB each instead of TPC-E's 10 MB, so there are a hundred times as many for
-//!   the same bytes.
+//! - Customers have 100 KiB each instead of TPC-E's 10 MB, so the same bytes hold a hundred times
+//!   the number of customers.
 //! - Five kinds of transactions stand for TPC-E's ten; throughput counts all of them.
 //!
-//! Modules in reading order: `rows`, what is stored; `loading`; `transactions`; `clients`, who
-//! asks; `consistency`, what must hold.
+//! Modules in reading order: `rows`, what is stored; `loading`; `transactions`; `clients`, which
+//! run them; `consistency`, what must hold.
 
 mod clients;
 mod consistency;
@@ -101,7 +101,7 @@ impl Workload for Config {
     }
 }
 
-/// The part of a run that a request is drawn in: who is popular, and what is wanted.
+/// The part of a run that a request is drawn in: which customers are popular, and what is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Phase(u64);
 

@@ -24,8 +24,8 @@
 //!   another disk and out of the tier.
 //! - A stream has one read outstanding but for scans of indexes, which read ahead. Its CPU time is
 //!   not charged.
-//! - Customers and materials are as many as the rows give work, the other dimensions have fixed
-//!   sizes; so a smaller database has queries of the same shares.
+//! - The numbers of customers and materials follow that of the rows, the other dimensions have
+//!   fixed sizes; so a smaller database has queries of the same shares.
 //!
 //! Modules in reading order: `rows`, what is stored; `loading`; `queries`; `naive`, the same
 //! answers without a database; `touched`, which pages are asked for; `run`.

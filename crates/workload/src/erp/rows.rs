@@ -51,9 +51,9 @@ pub(super) const MEMBER_BYTES: usize = 120;
 pub(super) const MONTHS: u16 = 36;
 const DAYS_PER_MONTH: u16 = 30;
 const DAYS: u16 = MONTHS * DAYS_PER_MONTH;
-/// One in so many rows was posted late.
+/// One in this number of rows was posted late.
 const LATE_ONE_IN: u64 = 10;
-/// Members choose their node from so many.
+/// Members choose their node from this number.
 pub(super) const NODES: u16 = 1000;
 /// Groups of a dimension.
 const GROUPS: u16 = 16;
@@ -63,13 +63,13 @@ const GROUPS: u16 = 16;
 pub enum Dimension {
     /// When.
     Day,
-    /// To whom.
+    /// The customer.
     Customer,
     /// What.
     Material,
     /// From where.
     Plant,
-    /// By whom.
+    /// The selling organisation.
     Organisation,
     /// Through what.
     Channel,

@@ -35,7 +35,7 @@ pub struct Loaded {
 pub enum Indexes {
     /// At home, as all else is.
     AtHome,
-    /// On the flash device, for good: as many of the hottest as its size has room for.
+    /// On the flash device, for good: the hottest ones, up to its size.
     OnFlash,
 }
 
@@ -66,7 +66,7 @@ pub struct StreamResult {
     pub queries: Vec<(usize, Nanos)>,
 }
 
-/// Pages that memory lacked, whoever had them, read ahead or asked for.
+/// Pages that memory lacked, whichever tier had them, read ahead or requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fetches {
     /// Of facts and dimensions.
@@ -190,7 +190,7 @@ pub fn run(
         system.end_recording();
         Ok::<_, Error>((streams, windows, db))
     })??;
-    // Nothing was written that anybody reads: the power goes.
+    // Nothing was written that is read again: the power is cut.
     world.cut_at_event(world.world().events());
     let _ = world.run(|| sleep(Nanos::from_secs(1)));
     drop(db);

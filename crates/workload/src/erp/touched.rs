@@ -13,7 +13,7 @@ use crate::PageRecording;
 pub(super) struct Touched {
     /// Indexes begin here.
     first_index_page: PageId,
-    /// Who else records.
+    /// Another recording, which is told the same.
     also: Option<Arc<dyn PageRecording>>,
     seen: LeafMutex<Seen>,
 }

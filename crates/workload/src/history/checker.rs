@@ -13,9 +13,9 @@
 //! ```text
 //! edge   from                        to
 //! ww     writer of a version         writer of the next version
-//! wr     writer of a version         who read it
-//! rw     who read a version          writer of the next version
-//! time   who had ended               who began later (strictness; through a chain of moments)
+//! wr     writer of a version         its reader
+//! rw     reader of a version         writer of the next version
+//! time   one that had ended           one that began later (strict; through a chain of moments)
 //! ```
 //!
 //! - H1: a read never sees an aborted transaction, nor a value that its writer replaced later.
@@ -117,27 +117,27 @@ pub enum Dependency {
 /// Why a history is not serializable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anomaly {
-    /// A value was read that nobody wrote.
+    /// A value was read that no transaction wrote.
     UnknownValue {
-        /// Who read it.
+        /// The transaction that read it.
         reader: usize,
         /// Where.
         key: Key,
     },
     /// A value was read whose writer was rolled back.
     AbortedRead {
-        /// Who read it.
+        /// The transaction that read it.
         reader: usize,
-        /// Whose value it was.
+        /// The transaction that wrote it.
         writer: usize,
         /// Where.
         key: Key,
     },
     /// A value was read that its writer replaced before it committed.
     IntermediateRead {
-        /// Who read it.
+        /// The transaction that read it.
         reader: usize,
-        /// Whose value it was.
+        /// The transaction that wrote it.
         writer: usize,
         /// Where.
         key: Key,
@@ -151,14 +151,14 @@ pub enum Anomaly {
     },
     /// A key was found absent that never was.
     NeverAbsent {
-        /// Who read it.
+        /// The transaction that read it.
         reader: usize,
         /// Where.
         key: Key,
     },
     /// A scan returned a key twice, out of order, or out of its range.
     BadScan {
-        /// Who scanned.
+        /// The transaction that scanned.
         reader: usize,
         /// From where.
         low: Key,
@@ -204,7 +204,7 @@ pub fn check(history: &History) -> Result<Summary, Anomaly> {
     }
 }
 
-/// One version of a key: who wrote it (nobody for the initial one), what, and when.
+/// One version of a key: its writer (none for the initial one), value, and moment.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     writer: Option<usize>,
@@ -224,7 +224,7 @@ enum Moment {
     Snapshot(u64, u64),
 }
 
-/// Who wrote a value, and whether it is a version or was replaced or rolled back.
+/// The writer of a value, and whether it is a version or was replaced or rolled back.
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     Version(usize),

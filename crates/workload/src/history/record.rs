@@ -29,7 +29,7 @@ type Rows = TableDef<u64, &'static [u8]>;
 
 const TABLES: [Rows; 3] =
     [TableDef::new("history"), TableDef::new("history 2"), TableDef::new("history 3")];
-/// A snapshot looks so many times as often as another transaction operates.
+/// A snapshot reads this many times as often as another transaction operates.
 const LOOKS: u64 = 3;
 /// Keys of a table, at most.
 const KEYS_MAX: u64 = 1 << 32;
@@ -51,18 +51,18 @@ pub struct Options {
     pub value_bytes: usize,
     /// How many tables, three at most.
     pub tables: usize,
-    /// One in so many operations deletes a table; zero for none.
+    /// One in this number of operations deletes a table; zero for none.
     pub deletes_table_one_in: u64,
-    /// One in so many operations sets a savepoint or goes back to one; zero for none.
+    /// One in this number of operations sets a savepoint or goes back to one; zero for none.
     pub savepoint_one_in: u64,
     /// Rows, evenly spread over the keys, that three of four operations fall on, so that clients
     /// meet in a table that is larger than memory; zero for none.
     pub hot_rows: u64,
     /// Keys of a range, at most.
     pub scan_keys_max: u64,
-    /// One in so many commits is durable, the others are not forced.
+    /// One in this number of commits is durable, the others are not forced.
     pub durable_one_in: u64,
-    /// One in so many transactions reads a snapshot; zero for none.
+    /// One in this number of transactions reads a snapshot; zero for none.
     pub snapshot_one_in: u64,
 }
 
@@ -258,7 +258,7 @@ fn stored(value: Value, bytes: usize) -> Vec<u8> {
     stored
 }
 
-/// The value of a row, or one that nobody wrote if its bytes are not those of one value.
+/// The value of a row, or one that no transaction wrote if its bytes are not those of one value.
 fn value_of(stored: &[u8]) -> Value {
     let Some((value, filler)) = stored.split_first_chunk() else { return Value::MAX };
     let value = Value::from_le_bytes(*value);

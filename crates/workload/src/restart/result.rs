@@ -39,7 +39,7 @@ pub struct Progress {
 pub struct RestartResult {
     /// Name of the design.
     pub design: &'static str,
-    /// Name of the restart.
+    /// Name of the restart method.
     pub restart: &'static str,
     /// The first part, since its clients began.
     pub before: Vec<Window>,
@@ -58,7 +58,7 @@ pub struct RestartResult {
     /// From the end of recovery to the end of the first window at the peak, if there was one.
     pub ramp_up: Option<Nanos>,
     /// The same for the first ten windows that are at the peak on average: to the end of their
-    /// first. A single short window may be there by chance.
+    /// first. A single short window may be at it by chance.
     pub ramp_up_held: Option<Nanos>,
     /// Counters when the first part ended, since the database was opened.
     pub at_event: Stats,

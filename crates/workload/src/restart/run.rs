@@ -11,9 +11,9 @@ use crate::clients::{Clients, Consistency, Part, Workload};
 use crate::sampling::{Averages, Sampler, Window, home_pages, per_second};
 use crate::system::{ModelledDevices, Stores, System};
 
-/// A power cut waits for a checkpoint so many intervals at most.
+/// The most intervals that a power cut waits for a checkpoint.
 const INTERVALS_WAITED_MAX: u64 = 4;
-/// The second part begins so long after the first, for those who tell time by it.
+/// The second part begins this long after the first, for code that compares their times.
 const PAUSE: Nanos = Nanos::from_secs(1);
 
 /// A loaded database: cheap to clone, and each run starts from its own copy.
@@ -221,7 +221,7 @@ impl Run<'_> {
             Ok::<_, Error>((after, db))
         })??;
         after.events = world.world().events();
-        // Closing would write all that is dirty, which nobody reads: the power goes instead.
+        // Closing would write all dirty pages, which are not read again: the power is cut instead.
         world.cut_at_event(world.world().events());
         let _ = world.run(|| sleep(Nanos::from_secs(1)));
         drop(db);

@@ -42,7 +42,7 @@ pub struct RowPlace {
 /// Names one write: the contents of a value follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
-    /// Who wrote: its number in the ledger.
+    /// The transaction that wrote: its number in the ledger.
     pub transaction: u32,
     /// Which of its writes.
     pub write: u32,

@@ -3,7 +3,7 @@
 //! that few transactions make.
 //!
 //! - I1: flash that is a cache may do whatever it likes: no client sees an error.
-//! - I2: errors that pass are seen by nobody, whatever device has them.
+//! - I2: no client sees transient errors, whatever device has them.
 //! - I3: home, log, or flash that is a part of the database may stop the engine. Then every error
 //!   names a device as its first cause, and the next opening finds what the ledger allows.
 
@@ -28,20 +28,20 @@ pub struct Mishaps {
     pub log_bytes: u64,
     /// It begins small, grows and shrinks. Its device may have room for a part of it only.
     pub log_grows: bool,
-    /// One in so many panics.
+    /// One in this number panics.
     pub panic_one_in: u64,
-    /// One in so many goes back to a savepoint.
+    /// One in this number goes back to a savepoint.
     pub savepoint_one_in: u64,
-    /// One in so many deletes a table and makes it again.
+    /// One in this number deletes a table and makes it again.
     pub remake_one_in: u64,
-    /// One in so many changes hundreds of rows.
+    /// One in this number changes hundreds of rows.
     pub bulk_one_in: u64,
-    /// One in so many only reads, hundreds of rows.
+    /// One in this number only reads, hundreds of rows.
     pub report_one_in: u64,
-    /// One in so many rounds has devices that fail.
+    /// One in this number of rounds has devices that fail.
     pub trouble_one_in: u64,
-    /// One in so many rounds opens the database with other options than the one before: design,
-    /// restart, memory, partitions.
+    /// One in this number of rounds opens the database with other options than the one before:
+    /// design, restart method, memory, partitions.
     pub other_options_one_in: u64,
 }
 
@@ -140,8 +140,8 @@ pub fn is_of_device(error: &Error) -> bool {
     }
 }
 
-/// Whether `error` says that something was waited for as long as it may be. Clients hold nothing
-/// for long: they waited for each other, or for nobody.
+/// Whether `error` says that a wait reached its time limit. Clients hold nothing for long: they
+/// waited for each other, or for something that no client held.
 pub fn is_stuck(error: &Error) -> bool {
     match error {
         Error::LockTimeout(_) | Error::LogHeld { .. } => true,

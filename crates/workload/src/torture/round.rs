@@ -186,7 +186,8 @@ impl Torture {
         (rig, Attempt::Done)
     }
 
-    /// The trouble of a round. Flash that is needed and was taken away has to be told as missing.
+    /// The trouble of a round. Flash that is needed and was taken away has to be reported as
+    /// missing.
     fn trouble(&mut self, fate: FlashFate) -> Trouble {
         let is_needed = self.scenario.flash_role.is_persistent();
         if self.is_last || is_needed && fate != FlashFate::Kept {

@@ -15,7 +15,8 @@ pub const TABLES: u8 = 3;
 /// The bound on age that one seed in three has: less than a round's log.
 const CLEAN_AGE: u64 = 64 << 10;
 
-/// Names of the restarts that the matrix has, and a calm seed; others when they are asked for.
+/// Names of the restart methods that the matrix has, and a calm seed; others when they are asked
+/// for.
 pub const OPEN_RESTARTS: &[&str] = &["forget", "mmr", "lbr", "lvr", "warm"];
 
 /// The restarts that `design` can be opened with.
@@ -47,7 +48,7 @@ pub(super) fn restarts_of(
     }
 }
 
-/// The designs whose flash can be that to their database.
+/// The designs whose flash can have this role for their database.
 fn open_designs(role: FlashRole) -> Vec<Design> {
     DESIGNS.into_iter().filter(|design| !open_restarts(design, role).is_empty()).collect()
 }
@@ -63,7 +64,7 @@ pub struct Fixed {
     pub flash_role: FlashRole,
     /// Faults that tests put in force.
     pub mutations: Mutations,
-    /// One in so many requests stalls.
+    /// One in this number of requests stalls.
     pub stall_one_in: Option<u64>,
     /// Share of the flash that may be dirty.
     pub lambda: Option<f64>,
@@ -76,7 +77,7 @@ pub struct Fixed {
 /// How a round is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutPlan {
-    /// The power is cut after so many events, if the round lasts as long.
+    /// The power is cut after this number of events, if the round lasts that long.
     AtEvent(u64),
     /// The power stays; the database is closed.
     Close,
@@ -106,7 +107,7 @@ pub struct Scenario {
     pub mutations: Mutations,
     /// Pages in memory, fewer than the database has.
     pub frames: u32,
-    /// Pages of the flash device: slots, and what a restart keeps beside them.
+    /// Pages of the flash device: slots, and what a restart method keeps beside them.
     pub flash_slots: u32,
     /// Share of them that may be dirty.
     pub lambda: f64,
@@ -122,7 +123,7 @@ pub struct Scenario {
     pub keys: u32,
     /// Restarts, at most.
     pub rounds: u32,
-    /// Tasks switch at one in so many latch acquisitions.
+    /// Tasks switch at one in this number of latch acquisitions.
     pub switch_one_in: u32,
     /// Time between two checkpoints of the engine's own.
     pub checkpoint_every: Nanos,
@@ -130,13 +131,13 @@ pub struct Scenario {
     pub buf_write_pages: u32,
     /// Pages that are appended together, and those of a block.
     pub append_group: u32,
-    /// The design that picks itself picks something else after so many misses.
+    /// The design that picks itself picks something else after this number of misses.
     pub forced_choice_misses: u64,
     /// Page requests in a window of FASC.
     pub window_requests: u64,
-    /// One in so many requests stalls, so that others overtake it; zero is none.
+    /// One in this number of requests stalls, so that others overtake it; zero is none.
     pub stall_one_in: u64,
-    /// A checkpoint is asked for after so many transactions; zero is never.
+    /// A checkpoint is requested after one transaction in this number, at random; zero is never.
     pub checkpoint_one_in: u32,
     /// What goes wrong beside power cuts.
     pub mishaps: Mishaps,

@@ -35,7 +35,7 @@ pub struct Loaded {
     pub config: Config,
     /// Pages in use at home.
     pub home_pages: u64,
-    /// Of `home_pages`, about so many hold ITEM, whose size does not follow the number of
+    /// About the number of `home_pages` that hold ITEM, whose size does not follow the number of
     /// warehouses.
     pub item_pages: u64,
     /// The twelve conditions after the load.
@@ -44,7 +44,7 @@ pub struct Loaded {
     stores: Option<Stores>,
 }
 
-/// A home whose size nobody names may grow to this.
+/// The limit of a home for which no size is given.
 const SPARSE_HOME_BYTES: u64 = 64 << 30;
 
 /// Loads the database of `config`. `progress` is called with the rows loaded and their number.
@@ -122,7 +122,7 @@ fn load_files(
         builder = builder.home_size(config.home_bytes());
     }
     if !flash.as_os_str().is_empty() {
-        // A flash that cannot be used is better told before the load; it grows when it is used.
+        // A flash that cannot be used is better reported before the load; it grows when it is used.
         builder = builder.flash(flash, FLASH_BYTES_MIN);
     }
     let db = match builder.clone().open_or_create(home) {
@@ -207,7 +207,7 @@ fn run_virtual(
     })??;
     let (mut result, db) = ran;
     result.events = Some(world.world().events());
-    // Closing would write all that is dirty, which nobody reads: the power goes instead.
+    // Closing would write all dirty pages, which are not read again: the power is cut instead.
     world.cut_at_event(world.world().events());
     let _ = world.run(|| terrace_rt::sleep(Nanos::from_secs(1)));
     drop(db);

@@ -125,7 +125,7 @@ pub struct Payment {
     pub customer_warehouse: u32,
     /// C_D_ID.
     pub customer_district: u8,
-    /// Who pays.
+    /// The customer that pays.
     pub customer: CustomerBy,
     /// H_AMOUNT, in cents.
     pub amount: u32,
@@ -138,7 +138,7 @@ pub struct OrderStatus {
     pub warehouse: u32,
     /// D_ID.
     pub district: u8,
-    /// Whose order.
+    /// The customer of the order.
     pub customer: CustomerBy,
 }
 

@@ -5,7 +5,8 @@
 //!
 //! - `config`, `results`: what a run assumes and what it found.
 //! - `schema`, `rows`: tables, keys, columns. `random`, `population`: the rows of a new database.
-//! - `input`: what terminals ask for. `transactions`: how it is done. `terminal`: who asks.
+//! - `input`: what terminals ask for. `transactions`: how it is done. `terminal`: what sends the
+//!   requests.
 //! - `consistency`: the twelve conditions.
 //! - `loading`, `measure`, `driver`: loads a database once and runs designs on it.
 //!

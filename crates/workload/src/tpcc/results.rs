@@ -37,7 +37,7 @@ impl KindCounts {
 pub struct RunResult {
     /// Name of the design.
     pub design: &'static str,
-    /// Name of the restart.
+    /// Name of the restart method.
     pub restart: &'static str,
     /// Windows in order of time.
     pub windows: Vec<Window>,

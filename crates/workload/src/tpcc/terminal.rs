@@ -66,7 +66,7 @@ impl Floor {
         }
     }
 
-    /// Lets terminals and delivery tasks go home after what they are doing.
+    /// Ends terminals and delivery tasks after what they are doing.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.deliveries.close();

@@ -39,7 +39,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A database of `scale` GB of rows, the benchmark's scale factor, and so many queries. The
+    /// A database of `scale` GB of rows, the benchmark's scale factor, and a number of queries. The
     /// seed decides rows and queries as it does in a trace of the same workload.
     ///
     /// # Errors

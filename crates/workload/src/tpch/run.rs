@@ -77,7 +77,7 @@ pub fn load(
     system: &System,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Loaded, Error> {
-    // Whoever records is not told of the load.
+    // The recording is not told of the load.
     let system = System { recording: None, ..system.clone() };
     let fill = |db: Database| {
         let table_pages = loading::populate(&db, &config.rows, config.workload, progress)?;
@@ -134,7 +134,7 @@ pub fn run(
         system.end_recording();
         Ok::<_, Error>((result, db))
     })??;
-    // Nothing was written that anybody reads: the power goes.
+    // Nothing was written that is read again: the power is cut.
     world.cut_at_event(world.world().events());
     let _ = world.run(|| sleep(Nanos::from_secs(1)));
     drop(db);

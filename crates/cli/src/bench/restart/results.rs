@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct RestartRun {
     /// Name of the design.
     pub design: &'static str,
-    /// Name of the restart.
+    /// Name of the restart method.
     pub restart: &'static str,
     /// `shutdown` or `crash`.
     pub event: String,

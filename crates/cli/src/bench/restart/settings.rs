@@ -82,7 +82,7 @@ pub fn check_sizes(plan: &Plan, options: &RestartBench) -> Result<(), Failure> {
     system::check_sizes(&plan.system, &options.tier, designs)
 }
 
-/// `plan` with another restart.
+/// `plan` with another restart method.
 pub fn with_restart(plan: &Plan, restart: Restart) -> Plan {
     let mut plan = plan.clone();
     plan.system.tier.restart = restart;

@@ -57,7 +57,7 @@ fn requests_of_a_ring_that_is_refused_later_are_made_by_blocking_calls() {
             if !refuse() {
                 return;
             }
-            // So many that another ring is tried, too.
+            // Enough that another ring is tried, too.
             for round in 0..5000 {
                 for device in &devices {
                     let (at, byte) = (round % 64 * PAGE as u64, round as u8);

@@ -7,7 +7,7 @@ use super::syncs::Syncs;
 use super::*;
 use crate::time_limit::TimeLimit;
 
-/// A device that never answers: reads of a pipe into which nobody writes.
+/// A device that never answers: reads of a pipe into which no process writes.
 pub(super) fn silent() -> (std::io::PipeWriter, FileDevice) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     (writer, of(File::from(std::os::fd::OwnedFd::from(reader))))
@@ -151,7 +151,7 @@ fn a_file_that_was_closed_with_requests_outstanding_is_told_from_an_open_one() {
         };
         let own = Holder::Process { pid: std::process::id() };
         let is_told = |wanted: &Holder| {
-            // Where the system does not tell whose a lock is, nobody is named.
+            // Where the system does not tell which process has a lock, none is named.
             holder().is_some_and(|it| it == *wanted || it == Holder::Unknown)
         };
         assert!(is_told(&own));
@@ -197,7 +197,7 @@ fn a_fork_that_keeps_the_file_of_a_process_that_has_ended_is_named() {
     }
 }
 
-/// The bug: such a request has no buffers, and the error told of 0 bytes.
+/// The bug: such a request has no buffers, and the error named 0 bytes.
 #[test]
 fn an_error_of_what_moves_no_bytes_tells_the_whole_range() {
     let (_writer, pipe) = silent();

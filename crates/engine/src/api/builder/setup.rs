@@ -91,7 +91,7 @@ impl Builder {
             return Err(Error::InvalidOption { option: "version_memory", what });
         }
         let home_pages = self.given()?.home.len() / PAGE_SIZE as u64;
-        if let Err(PoolError::Config { what }) = pool.charge(home_pages) {
+        if let Err(PoolError::Config { what, .. }) = pool.charge(home_pages) {
             return Err(Error::InvalidOption { option: "memory", what });
         }
         Ok(Setup {
@@ -111,9 +111,9 @@ impl Builder {
         })
     }
 
-    /// The design and the restart: as asked for, or what suits the devices. Without its flash are a
-    /// reader, and who opens a database whose flash is silent or has failed: what needs it was
-    /// refused by then, or is when its superblock is read.
+    /// The design and the restart method: as asked for, or what suits the devices. A reader may
+    /// open the database without its flash, and so may an opening whose flash is silent or has
+    /// failed: what needs the flash was refused by then, or is refused when its superblock is read.
     fn choose_design(&self, pool: &mut PoolConfig, has_flash: bool) -> Result<(), Error> {
         let asked = self.design.unwrap_or(pool.design);
         let may_leave_out = self.access == Access::ReadOnly || self.flash_doubt.is_some();

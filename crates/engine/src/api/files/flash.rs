@@ -1,4 +1,4 @@
-//! The flash tier in the file system: whose it is, and what may be done with it.
+//! The flash tier in the file system: which database it belongs to, and what may be done with it.
 //!
 //! ```text
 //!   label (last page)        \                   a cache: as it is, or cold
@@ -6,7 +6,7 @@
 //!   any sealed page          /                   a part: as it is, or refused
 //! ```
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub(super) struct OpenedFlash {
     /// What the file was before, if it was made, or made longer, or has got its label.
     pub(super) was: Option<(PathBuf, Was)>,
     pub(super) doubt: Option<ColdStart>,
-    /// Whether what it holds is somebody else's, and may be destroyed.
+    /// Whether it holds foreign data that may be destroyed.
     pub(super) is_foreign: bool,
     /// The label that it has to get.
     pub(super) label: Option<Label>,
@@ -69,7 +69,8 @@ fn identity(found: &Metadata) -> (u64, u64) {
 
 /// How the last page of a flash file or device begins.
 const FLASH_LABEL: [u8; 16] = *b"terrace flash 1\n";
-/// Pages of a flash without label and header that are looked at: any of ours tells whose it is.
+/// Pages of a flash without label and header that are looked at: any page of ours tells which
+/// database the flash belongs to.
 const PAGES_LOOKED_AT: u64 = 256;
 
 /// What stands where a flash tier should.
@@ -170,7 +171,14 @@ impl FlashOpening {
             _ => Some(place.label_of(&claim)?),
         };
         let was = was.map(|was| (place.path.clone(), was));
-        let device = Some(place.device(claim, Some(size), self.direct_io)?);
+        let is_file = !claim.is_block_device();
+        let device = match place.device(claim, Some(size), self.direct_io) {
+            // Another process has cut it since.
+            Err(Error::NoRoom { .. }) if is_file => {
+                return Ok(OpenedFlash::without(ColdStart::CutShort));
+            }
+            device => Some(device?),
+        };
         Ok(OpenedFlash { device, was, doubt, is_foreign, label, bad_label: None })
     }
 
@@ -191,7 +199,7 @@ impl FlashOpening {
             FlashFound::Blank => return refuse(ColdStart::Blank),
             FlashFound::Labelled if claim.len() < size => return refuse(ColdStart::OtherShape),
             FlashFound::Unlabelled if claim.len() < size => return refuse(ColdStart::CutShort),
-            // What is left is whole: header and table tell whose it is.
+            // What is left is whole: header and table tell which database it belongs to.
             FlashFound::Labelled | FlashFound::Unlabelled => (),
         }
         let mut opened = OpenedFlash::default();
@@ -224,6 +232,10 @@ fn failure_of(error: &Error) -> Option<ColdStart> {
         }
         Error::Device { source, .. } if has_failed(source) => {
             Some(ColdStart::Device(source.kind()))
+        }
+        // It was longer a moment ago.
+        Error::Device { source, .. } if source.kind() == ErrorKind::UnexpectedEof => {
+            Some(ColdStart::CutShort)
         }
         _ => None,
     }
@@ -284,9 +296,8 @@ impl Place {
 
     /// The label that a flash gets once it is certain that it is used.
     fn label_of(&self, claim: &FileClaim) -> Result<Label, Error> {
-        let found = fs::metadata(&self.path).map_err(|source| self.device_failed(source))?;
-        let (path, identity) = (self.path.clone(), identity(&found));
-        Ok(Label { path, identity, offset: label_at(claim) })
+        let identity = claim.identity().map_err(|error| self.failed(error))?;
+        Ok(Label { path: self.path.clone(), identity, offset: label_at(claim) })
     }
 
     /// Labels the flash, whose last page is no slot.
@@ -325,6 +336,8 @@ fn has_page(claim: &FileClaim) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
     use crate::api::files::Made;
     use crate::{Action, Part};
 
@@ -343,7 +356,7 @@ mod tests {
     }
 
     /// The bug: a process that was killed before it had labelled a new flash left one that the next
-    /// opening took for somebody else's.
+    /// opening took for foreign data.
     #[test]
     fn a_flash_on_which_nothing_was_is_labelled_at_once_and_blank_again_if_it_is_refused() {
         let folder = tempfile::tempdir().expect("a place for files");
@@ -381,6 +394,10 @@ mod tests {
             assert_eq!(failure_of(&no_room), Some(ColdStart::NoRoom), "{code}");
             assert_eq!(failure_of(&device(code)), Some(ColdStart::NoRoom), "{code}");
         }
+        // Another process cut it while it was looked at.
+        let source = io::Error::from(ErrorKind::UnexpectedEof);
+        let cut = Error::device(Part::Flash, Action::Open)(source);
+        assert_eq!(failure_of(&cut), Some(ColdStart::CutShort));
         let silent = Some(ColdStart::Device(ErrorKind::TimedOut));
         assert_eq!(failure_of(&in_use(Holder::Unanswered)), silent);
         assert_eq!(failure_of(&in_use(Holder::Process { pid: 1 })), None);

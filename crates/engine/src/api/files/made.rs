@@ -33,7 +33,7 @@ impl Made {
     /// Removes them, or makes them as short as they were: what they were made for has failed.
     pub(crate) fn take_away(self) {
         for (path, was, device) in self.0 {
-            // Why the rest failed is what the caller is told; what is left behind is blank.
+            // The caller gets the error for which the rest failed; what is left behind is blank.
             let _undone = match was {
                 Was::Missing => fs::remove_file(path),
                 Was::Shorter { bytes } => shorten(&path, bytes, device.len()),

@@ -2,7 +2,7 @@
 //!
 //! A leaf is read under its latch. Where the snapshot does not see it as it is, each of its rows is
 //! looked up among the versions, and the rows whose ghosts were purged come in between, by their
-//! graves: a key is in a leaf, or it has a grave, for whoever has the latch.
+//! graves: a key is in a leaf, or it has a grave, for a task that holds the latch.
 
 use std::cmp::Ordering;
 use std::ops::Bound;

@@ -15,8 +15,8 @@ use crate::writer::Step;
 /// Shared by tasks: what is committed.
 pub(super) type Committed = Arc<LeafMutex<Model>>;
 
-/// One transaction of a few operations, rolled back when a lock is busy for too long. What it
-/// locks, nobody else changes, so that the model needs no lock of its own.
+/// One transaction of a few operations, rolled back when a lock is busy for too long. No other task
+/// changes what it locks, so that the model needs no lock of its own.
 pub(super) fn transaction(
     bench: &Bench,
     tree: &Tree,

@@ -17,7 +17,7 @@ fn key(number: u64) -> Resource {
     Resource::key(TreeId(1), KeyHash::of(&number.to_le_bytes()))
 }
 
-/// Who holds what; nobody waits, since `try_acquire` never does.
+/// Which owner holds what; none waits, since `try_acquire` never does.
 #[derive(Default)]
 struct Model {
     held: BTreeMap<(Resource, usize), Modes>,
@@ -207,7 +207,7 @@ fn a_wait_that_is_interrupted_leaves_nothing_behind() {
         table.interrupt(TxnId(8));
         assert!(!table.try_acquire(&third, key(1), LockMode::Shared.into()).expect("room"));
         table.interrupt(TxnId(7));
-        // Nobody is behind its wish any more.
+        // No owner waits behind its request any more.
         assert!(table.try_acquire(&third, key(1), LockMode::Shared.into()).expect("room"));
         waiter.join();
         table.interrupt(TxnId(7));
@@ -216,7 +216,8 @@ fn a_wait_that_is_interrupted_leaves_nothing_behind() {
     });
 }
 
-/// The bug: who waited behind a wish was told that the one who wished held the lock.
+/// The bug: an owner that waited behind a queued request got an error that named the owner of that
+/// request as the holder of the lock.
 #[test]
 fn who_waits_behind_a_wish_is_told_of_the_holder_too() {
     in_world(1, || {
@@ -286,7 +287,7 @@ fn a_task_that_waits_for_itself_is_told() {
 }
 
 /// The bug: a task with two transactions waited, by the inner one, for another task that waited for
-/// the outer one, and nobody found the circle: both stood still until their time limits.
+/// the outer one, and the cycle was not found: both stood still until their time limits.
 #[test]
 fn circles_through_two_transactions_of_a_task_are_found() {
     for inner_waits_last in [false, true] {
@@ -320,8 +321,8 @@ fn circles_through_two_transactions_of_a_task_are_found() {
     }
 }
 
-/// Tasks lock random keys in random order, with limits so short that many waits end at them.
-/// Whoever gives up leaves nothing behind, and exclusion holds.
+/// Tasks lock random keys in random order, with limits so short that many waits end at them. An
+/// owner that gives up leaves nothing behind, and exclusion holds.
 #[test]
 fn random_waits_with_time_limits_leave_nothing_behind() {
     let (mut timeouts, mut deadlocks) = (0, 0);

@@ -8,16 +8,16 @@
 //!                                                                              the group has left
 //! ```
 //!
-//! - F1: a second chance that cannot be taken goes home, if home lacks the page, or is dropped.
+//! - F1: a page that cannot get its second chance is written home, if home lacks it, or is dropped.
 //! - F2: a page whose bytes on flash are bad is rebuilt from home and the log, which has what home
-//!   lacks. If the log cannot, its slot stays as it is, and so does the group: the ring
-//!   takes no more pages, and those that leave memory go home.
-//! - F3: a slot that somebody reads is let go when the read has ended.
+//!   lacks. If the log cannot, its slot stays as it is, and so does the group: the ring takes no
+//!   more pages, and those that leave memory are written home.
+//! - F3: a slot that a task reads is released when the read has ended.
 //! - F4: of a persistent tier a slot may be the only place of its page, or the base of changes that
 //!   are nowhere else. So a base moves on like a page with a second chance; a slot that is moved
-//!   from stays as it is until the table says durably where its page went; what went home was
-//!   synced there; and only then the table says, durably, that the group is free, and its slots are
-//!   overwritten [sources.D8].
+//!   from stays as it is until the table says durably where its page went; what was written home
+//!   was synced there; and only then the table says, durably, that the group is free, and its slots
+//!   are overwritten [sources.D8].
 //! - F5: a page that changes in memory while its group leaves keeps the group, with its base. If it
 //!   is asked for often it does not leave memory, and the ring would stand still until the next
 //!   checkpoint. So it is written home at once, and the base is free when home was synced.
@@ -73,7 +73,7 @@ pub(super) struct Leaver {
 
 /// A group begins to leave, or has left.
 impl Section<'_> {
-    /// A group begins to leave: who goes where is written down.
+    /// A group begins to leave: the destination of each page is recorded.
     pub(super) fn claim_front(&mut self, mut group: Group) -> Front {
         if self.pool.config.mutations.has(Mutation::ReuseFrontTooSoon) {
             self.books.slots.give_away(&mut group);
@@ -150,7 +150,7 @@ impl Section<'_> {
     }
 }
 
-/// A section in which nobody reads `slot` (F3). `None` in a world that is dead.
+/// A section in which no task reads `slot` (F3). `None` in a world that is dead.
 fn enter_unread<'p>(
     pool: &'p BufferPool,
     partition: &'p Partition,
@@ -277,7 +277,7 @@ impl Front {
     }
 }
 
-/// The pages of a group that go home, in page order.
+/// The pages of a group that are written home, in page order.
 struct Homeward<'p> {
     pool: &'p BufferPool,
     partition: &'p Partition,
@@ -317,7 +317,7 @@ impl<'p> Homeward<'p> {
             end_claim(pool, claim, outcome(leaver));
         }
         if restart.rules.keeps_bases && self.settle().is_err() {
-            // What is not durable elsewhere stays; the next writer is told why.
+            // What is not durable elsewhere stays; the next writer gets the error.
             return Section::enter(pool, partition).end_front(self.group);
         }
         for leaver in &self.leavers {
@@ -367,8 +367,8 @@ impl<'p> Homeward<'p> {
     }
 }
 
-/// F5. The group counts as stuck meanwhile: whoever has a page latched that this waits for may
-/// wait for room itself, and is told that there is none.
+/// F5. The group counts as stuck meanwhile: a task that has a page latched that this waits for may
+/// wait for room itself, and gets the answer that there is none.
 fn free_bases(
     pool: &BufferPool,
     partition: &Partition,

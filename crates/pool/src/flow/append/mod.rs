@@ -20,20 +20,20 @@
 //!   `write_out`.
 //! - P2: what the policy chose is done in this order: the front group is read, with one read; the
 //!   group is written at the rear, with one write, second chances first; frames and entries move
-//!   on; what must go home goes home; then the slots of the front group are free. As many as
-//!   `LogSizes::ahead` are kept free, or leaving, so that the rear never meets a page that is on
-//!   its way.
+//!   on; what must be written home is written; then the slots of the front group are free.
+//!   `LogSizes::ahead` slots are kept free, or leaving, so that the rear never meets a page that is
+//!   on its way.
 //! - P3: a page that is newer than home counts as dirty all the while: in its old slot until its
 //!   new one is written, or until home has it. Redo stays in the log until home was synced, so the
 //!   slots may be overwritten before that, and the flash may vanish at any instant.
-//! - P4: a page at the front that cannot leave now (somebody reads it, or it is still to be redone)
-//!   ends the group. If nothing can leave, victims go home as if there were no flash.
+//! - P4: a page at the front that cannot leave now (a task reads it, or it is still to be redone)
+//!   ends the group. If nothing can leave, victims are written home as if there were no flash.
 //! - P5: FASC's log is of blocks, in any order: a group is what the open block has room for, and
-//!   the front is the lightest block. Its pages go home in small batches [S2 3.1].
+//!   the front is the lightest block. Its pages are written home in small batches [S2 3.1].
 //! - P6: where flash is a part of the database, changed pages are appended and stay in memory, so
 //!   that the log can be cut: FaCE's checkpoint flushes to flash [sources.U1]. A page is appended
 //!   once more than it would be if it waited to leave; its slot before is a base, and free when the
-//!   table names the new one. What finds no slot goes home, as ever.
+//!   table names the new one. What finds no slot is written home, as always.
 //!
 //! What leaves is the business of `front`.
 
@@ -57,7 +57,7 @@ use front::Front;
 
 /// How long one waits for slots that are leaving, before looking again.
 const SLOTS_NAP: Nanos = Nanos(1_000_000);
-/// How often one looks before pages go home instead.
+/// How often a task looks for free slots before it writes its pages home instead.
 const LOOKS_MAX: u32 = 100;
 
 /// How pages are appended.
@@ -80,9 +80,9 @@ impl Appends {
 /// What came of an attempt to make room by appending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// So many frames became free; with none, others are at it, and will tell.
+    /// The number of frames that became free; if zero, other tasks are appending, and will tell.
     Freed(usize),
-    /// Nothing can be appended now: victims go home.
+    /// Nothing can be appended now: victims are written home.
     Blocked,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Gathered {
 
 /// What can be appended now.
 enum Claimed<'p> {
-    /// Nothing has to be, or others are at it: their slots will be free soon.
+    /// Nothing has to be, or other tasks do it: their slots will be free soon.
     Nothing,
     /// Nothing, since the front cannot leave.
     Blocked,
@@ -152,7 +152,7 @@ pub(crate) fn append_victims(
         Claimed::Blocked if freed == 0 => {
             if pool.restart.rules.is_persistent {
                 // What only waits for home to be synced, or for the table, can leave the front
-                // after this. The next writer is told of a failure.
+                // after this. The next writer gets the error of a failure.
                 let _failed = pool.sync_home().and_then(|()| pool.harden_table());
             }
             Ok(Appended::Blocked)
@@ -174,7 +174,7 @@ impl<'p> Section<'p> {
     fn gather_group(&mut self, wanted: usize) -> usize {
         let Section { pool, partition, books } = self;
         let memory = &pool.memory;
-        // Without a free slot to write into, as many as are written at once.
+        // Without a free slot to write into, the number that is written at once.
         let group = match books.slots.run_ahead() {
             0 => pool.traffic.appends.map_or(1, |appends| appends.group),
             run => run as usize,

@@ -7,7 +7,7 @@ use terrace_rt::{Nanos, sleep};
 
 use super::machine::{Cut, Ended, Plan, Session, run, survive};
 
-/// A mutation must be found within so many seeds.
+/// A mutation must be found within this many seeds.
 const SEEDS_MAX: u64 = 1000;
 /// Seeds in which nothing is found without a mutation.
 const SEEDS_WHOLE: u64 = 100;

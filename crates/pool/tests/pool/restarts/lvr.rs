@@ -8,7 +8,7 @@ use terrace_rt::{Nanos, sleep};
 
 use super::machine::{Cut, Ended, Plan, Session, run, survive};
 
-/// A cure that is out must be missed within so many seeds.
+/// The lack of a disabled cure must be found within this many seeds.
 const SEEDS_MAX: u64 = 1000;
 /// Seeds in which nothing is missed with all cures in.
 const SEEDS_WHOLE: u64 = 60;

@@ -44,7 +44,7 @@ pub struct Plan {
     pub config: PoolConfig,
     pub pages: u64,
     pub seed: u64,
-    /// One request in two takes so much longer, at most.
+    /// One request in two takes longer by at most this time.
     pub home_stall: Nanos,
     pub flash_stall: Nanos,
     /// How often a checkpoint is taken.
@@ -59,9 +59,9 @@ pub struct Plan {
     pub owes_home: bool,
     /// Pages are read and never changed.
     pub only_reads: bool,
-    /// One in so many writes to flash fails; zero is none.
+    /// One in this number of writes to flash fails; zero is none.
     pub flash_error_one_in: u64,
-    /// One in so many records of the flash tier finds the log full; zero is none.
+    /// One in this number of records of the flash tier finds the log full; zero is none.
     pub log_full_one_in: u64,
 }
 

@@ -7,7 +7,7 @@ use terrace_rt::Nanos;
 
 use super::machine::{Plan, survive};
 
-/// A mutation must be found within so many seeds.
+/// A mutation must be found within this many seeds.
 const SEEDS_MAX: u64 = 400;
 
 fn first_caught(design: &str, mutation: Option<Mutation>) -> Option<u64> {

@@ -86,7 +86,7 @@ impl Lists {
         }
     }
 
-    /// LRU gets to know `page`; who leaves for it.
+    /// LRU gets to know `page`; returns the page that leaves for it.
     fn know(&mut self, page: u32) -> Option<u32> {
         self.known.push(page);
         (self.known.len() > self.known_max).then(|| self.known.remove(0))

@@ -143,7 +143,7 @@ impl<'a> Places<'a> {
         (base << 32) | u64::from(chunk * self.map.pages + at)
     }
 
-    /// Records that a log page holds: as many as its chunk has slots, if they find room. Beyond
+    /// Records that a log page holds: one for each slot of its chunk, if they find room. Beyond
     /// that a new copy is cheaper than what it would save.
     fn log_records(&self) -> usize {
         page::RECORDS_MAX.min(self.map.slots as usize).max(page::RECORDS_MIN)

@@ -387,7 +387,7 @@ fn settled(ran: Result<Result<Opened, Error>, Stopped>, shared: &Shared) -> Resu
 #[derive(Clone, Copy, Debug, Default)]
 struct Opened {
     events: u64,
-    /// Slots that are filled and were not since: at least so many.
+    /// The least number of slots that are filled and were not since.
     warm: u64,
 }
 

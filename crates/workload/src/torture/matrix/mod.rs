@@ -49,7 +49,7 @@ use super::scenario::restarts_of;
 use case::Uncut;
 use stage::{Setting, Stage};
 
-/// One case in so many gets a second cut as well.
+/// One case in this number gets a second cut as well.
 const SECOND_ONE_IN: u64 = 4;
 
 /// The name of the walks that run TPC-C, in the place of a script's.

@@ -11,8 +11,8 @@
 //! | `front-bases` | it leaves with copies of pages that change in memory again and again (FaCE, FASC) |
 //! | `lazy-clean` | the cleaner brings dirty pages of the flash home (LC) |
 //! | `clean-ahead` | it brings home the pages whose slots are wanted next (CC, CAC) |
-//! | `age-clean` | what is dirty for too much log goes home, from memory and from flash (LC) |
-//! | `outlive` | a cached page changes, goes home past its slot, and the log forgets it: violation D |
+//! | `age-clean` | pages that have been dirty for too much log are written home (LC) |
+//! | `outlive` | a cached page changes, is written home past its slot, and the log forgets it: violation D |
 //! | `checkpoint` | an indirect checkpoint, with dirty pages everywhere and an open transaction |
 //! | `cold-checkpoint` | an indirect checkpoint, with dirty pages on flash only (LC) |
 //! | `sharp-checkpoint` | a sharp one |
@@ -90,7 +90,7 @@ pub struct Script {
     pub(super) log_max: Option<u64>,
     /// Bytes of log after which changes are brought home.
     pub(super) clean_age: Option<u64>,
-    /// The design that picks itself picks something else after so many misses, else never.
+    /// The design that picks itself picks something else after this number of misses, else never.
     pub(super) forced_choice_misses: Option<u64>,
     pub(super) start: Start,
     /// Steps before the path.
@@ -164,7 +164,7 @@ fn dirty_everywhere() -> Vec<Step> {
     ]
 }
 
-/// More records than a log has room for that nobody has used much.
+/// More records than fit into a log that was little used before.
 fn growth() -> Vec<Step> {
     [0..40, 40..80, 80..120].map(|rows| Step::Write(rows, Durable)).into()
 }

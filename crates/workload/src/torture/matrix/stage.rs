@@ -105,7 +105,7 @@ impl Setting {
         }
     }
 
-    /// Slots of the script; as many more where each page in memory has one of its own.
+    /// Slots of the script; one more per frame where each page in memory has one of its own.
     pub fn slots(&self) -> u32 {
         let is_inclusive = self.design.inclusion == Inclusion::Inclusive;
         let own = if is_inclusive { FRAMES as u32 } else { 0 };

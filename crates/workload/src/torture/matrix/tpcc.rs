@@ -21,7 +21,7 @@ use super::super::ledger::Failure;
 use super::disks::{Disks, Fate, Torn};
 use crate::tpcc::{Config, Scale, consistency, measure, populate};
 
-/// The design that picks itself picks something else after so many misses.
+/// The design that picks itself picks something else after this number of misses.
 const CHOICE_MISSES: u64 = 40;
 /// The smallest database with the shape of the whole.
 const SCALE: Scale = Scale::tiny(1);
@@ -35,10 +35,11 @@ const PAGES: u64 = 2048;
 const CUTS: u64 = 24;
 /// Events after the opening among which a cut is drawn.
 const EVENTS: u64 = 4_000;
-/// One seed in so many bounds the age of changes, by so much log: less than a session's.
+/// One seed in this number bounds the age of changes, by `CLEAN_AGE` bytes of log: less than a
+/// session's.
 const AGED_ONE_IN: u64 = 3;
 const CLEAN_AGE: u64 = 64 << 10;
-/// Dates of a run begin so much after those of the one before.
+/// Dates of a run begin this long after those of the one before.
 const DATES_APART: u64 = 3_600_000_000_000;
 
 /// Fates of the flash device between two worlds.

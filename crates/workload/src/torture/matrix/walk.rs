@@ -75,7 +75,7 @@ impl Walker {
     ///
     /// # Errors
     ///
-    /// Those of the engine: there is nobody to conflict with.
+    /// Those of the engine: there is no other transaction to conflict with.
     pub fn walk(&mut self, steps: &[Step]) -> Result<(), Error> {
         steps.iter().try_for_each(|step| self.take(step))
     }

@@ -1,4 +1,5 @@
-//! Payment (clause 2.5): a customer pays, and the district and the warehouse have so much more.
+//! Payment (clause 2.5): a customer pays, and the amount is added to the totals of the district and
+//! the warehouse.
 
 use std::io::Write;
 
