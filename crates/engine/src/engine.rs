@@ -68,6 +68,9 @@ pub(crate) struct Tally {
     pub(crate) table_ns: AtomicU64,
 }
 
+/// Transactions that write, ascending.
+type Chains = VecDeque<(TxnId, Arc<Writing>)>;
+
 /// Buffers that no transaction has, on cache lines of their own.
 #[derive(Default)]
 #[repr(align(128))]
@@ -104,7 +107,7 @@ pub(crate) struct Engine {
     /// Given when the log is half full, or the database closes.
     pub(crate) checkpoint_wanted: Signal,
     /// By number, which is the order in which they came.
-    chains: Apart<LeafMutex<VecDeque<(TxnId, Arc<Writing>)>>>,
+    chains: Apart<LeafMutex<Chains>>,
     /// What snapshots need.
     pub(crate) versions: Versions,
     next_txn: Apart<AtomicU64>,
