@@ -39,6 +39,7 @@ use crate::log::record::{Draft, TXN_TABLE_MAX};
 use crate::log::{Level, Log, Settle};
 use crate::reclaim::Reclaim;
 use crate::recovery::NotUndone;
+use crate::share::{self, Apart};
 use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
 use crate::versions::{Versions, Writing};
@@ -56,8 +57,8 @@ const BUFFERS_LISTS: usize = 16;
 /// Counts of what transactions did.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) commits: AtomicU64,
-    pub(crate) rollbacks: AtomicU64,
+    pub(crate) commits: share::Tally,
+    pub(crate) rollbacks: share::Tally,
     pub(crate) conflicts: AtomicU64,
     pub(crate) escalations: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
@@ -66,6 +67,9 @@ pub(crate) struct Tally {
     pub(crate) checkpoint_ns: AtomicU64,
     pub(crate) table_ns: AtomicU64,
 }
+
+/// Transactions that write, ascending.
+type Chains = VecDeque<(TxnId, Arc<Writing>)>;
 
 /// Buffers that no transaction has, on cache lines of their own.
 #[derive(Default)]
@@ -103,12 +107,12 @@ pub(crate) struct Engine {
     /// Given when the log is half full, or the database closes.
     pub(crate) checkpoint_wanted: Signal,
     /// By number, which is the order in which they came.
-    chains: LeafMutex<VecDeque<(TxnId, Arc<Writing>)>>,
+    chains: Apart<LeafMutex<Chains>>,
     /// What snapshots need.
     pub(crate) versions: Versions,
-    next_txn: AtomicU64,
+    next_txn: Apart<AtomicU64>,
     /// Where the last COMMIT record ends, at least: what is read may be no more durable than that.
-    pub(crate) committed_to: AtomicU64,
+    pub(crate) committed_to: Apart<AtomicU64>,
     /// The transaction that others wait for since it keeps the log from being cut, or zero.
     pub(crate) log_holder: AtomicU64,
     boot: Mutex<Superblock>,
@@ -189,9 +193,9 @@ impl Engine {
             flash_role: parts.flash_role,
             tally: Tally::default(),
             checkpoint_wanted: Signal::new(),
-            chains: LeafMutex::new(VecDeque::new()),
-            next_txn: AtomicU64::new(parts.next_txn.0),
-            committed_to: AtomicU64::new(0),
+            chains: Apart::default(),
+            next_txn: Apart(AtomicU64::new(parts.next_txn.0)),
+            committed_to: Apart::default(),
             log_holder: AtomicU64::new(0),
             boot: Mutex::new(parts.boot),
             compacting: Mutex::new(()),

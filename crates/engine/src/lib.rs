@@ -130,6 +130,7 @@ pub mod upgrade;
 mod change;
 mod leaf_room;
 mod room;
+mod share;
 mod space;
 mod versions;
 mod writer;

@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::btree::Tree;
+use crate::share::Share;
 
 /// The types of a table: quickly compared, and their names if need be.
 #[derive(Clone, Copy)]
@@ -27,7 +28,7 @@ pub(crate) struct Types {
 struct Known {
     name: &'static str,
     types: TypeId,
-    tree: Arc<Tree>,
+    tree: Arc<Share<Tree>>,
 }
 
 /// Tables that were opened while the names had one version.
@@ -47,7 +48,7 @@ impl Opened {
     }
 
     /// The table `name` with these types, if it was opened.
-    pub(crate) fn find(&self, name: &'static str, types: TypeId) -> Option<&Arc<Tree>> {
+    pub(crate) fn find(&self, name: &'static str, types: TypeId) -> Option<&Arc<Share<Tree>>> {
         // A definition is mostly one constant: then its name is at one place.
         let is_name = |known: &str| std::ptr::eq(known, name) || known == name;
         let is = |known: &&Known| known.types == types && is_name(known.name);
@@ -60,7 +61,7 @@ impl Opened {
         version: u64,
         name: &'static str,
         types: TypeId,
-        tree: &Arc<Tree>,
+        tree: &Arc<Share<Tree>>,
     ) {
         if version != self.version || self.tables.len() == TABLES_MAX {
             self.tables.clear();

@@ -118,6 +118,11 @@ mutations! {
     CollectSeenVersions,
     /// Snapshots: a difference is made whole before what it differs from changes.
     ChangeUnderDifference,
+    /// Snapshots: versions are looked for once those that wait were sorted in.
+    LookBeforeSorting,
+    /// Snapshots: what was logged before a cut of the versions that wait, and comes after it, does
+    /// not wait.
+    WaitAfterCut,
     /// Snapshots: a key whose ghost is purged has a grave.
     PurgeWithoutGrave,
     /// Snapshots: one that is ended for want of room is marked so before its versions are dropped.

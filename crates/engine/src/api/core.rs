@@ -16,6 +16,7 @@ use super::emptied::Emptied;
 use crate::btree::{Batch, Tree};
 use crate::context::{Buffers, Context};
 use crate::engine::Engine;
+use crate::share::Share;
 use crate::writer::Step;
 use crate::{Error, TransactionId};
 
@@ -115,14 +116,14 @@ impl Before {
 }
 
 impl Core {
-    pub(super) fn begin(engine: &Arc<Engine>) -> Result<Core, Error> {
+    pub(super) fn begin(engine: &Arc<Share<Engine>>) -> Result<Core, Error> {
         engine.check_beginning()?;
         engine.check_running()?;
         Ok(Core::new(Context::begin_in_task(engine, terrace_rt::task_id())?))
     }
 
     /// A transaction that reads, through a snapshot if there can be one.
-    pub(super) fn begin_read(engine: &Arc<Engine>) -> Result<Core, Error> {
+    pub(super) fn begin_read(engine: &Arc<Share<Engine>>) -> Result<Core, Error> {
         engine.check_beginning()?;
         engine.check_running()?;
         Ok(Core::new(Context::begin_snapshot(engine, terrace_rt::task_id())?))
@@ -375,6 +376,7 @@ mod tests {
         let work = || {
             let db = crate::doc_test::database();
             let engine = db.begin_read().expect("open").core().context.borrow().engine().clone();
+            let engine = Share::new(engine);
             let met = || Error::corrupt(Part::Home, PageId(145), "a large value ends early");
             let core = Core::begin(&engine).expect("open");
             let damaged: Result<(), Error> = core.run(|_| Err(met()));

@@ -15,6 +15,7 @@ use crate::api::Checkpoints;
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::error::locked;
+use crate::share::Shares;
 use crate::{
     BadCopy, Builder, CachedParts, Durability, Error, Misses, ReadTransaction, Stats,
     TransactionStats, WriteTransaction,
@@ -87,6 +88,8 @@ pub struct Database {
 /// What the last handle closes.
 struct Handle {
     engine: Arc<Engine>,
+    /// For the transactions.
+    shares: Shares<Engine>,
     access: Access,
     background: LeafMutex<Vec<Task>>,
     world: World,
@@ -159,6 +162,7 @@ impl Drop for Handle {
             // Nothing can wait while a task panics, or holds a latch: another one closes.
             let handle = Handle {
                 engine: Arc::clone(&self.engine),
+                shares: Shares::new(&self.engine),
                 access: self.access,
                 background: LeafMutex::new(std::mem::take(&mut *self.background.lock())),
                 world: self.world.clone(),
@@ -249,7 +253,9 @@ impl Database {
         let (background, world) = (LeafMutex::new(background), world.clone());
         let opened = world.now();
         let closing = Mutex::new(());
-        let handle = Handle { engine, access, background, world, closing, opened, misses_path };
+        let shares = Shares::new(&engine);
+        let handle =
+            Handle { engine, shares, access, background, world, closing, opened, misses_path };
         Ok(Database { handle: Arc::new(handle) })
     }
 
@@ -305,7 +311,7 @@ impl Database {
     pub fn begin_write(&self) -> Result<WriteTransaction, Error> {
         self.check_writable()?;
         self.engine().check_running()?;
-        WriteTransaction::begin(self.engine())
+        WriteTransaction::begin(self.handle.shares.own())
     }
 
     /// Begins a transaction that only reads. It reads a snapshot: what was committed when it began.
@@ -318,7 +324,7 @@ impl Database {
     ///
     /// `Failed`, `Closed`, `Forked`, `Reentrant`; `TooManyTransactions` if it has to take locks.
     pub fn begin_read(&self) -> Result<ReadTransaction, Error> {
-        ReadTransaction::begin(self.engine())
+        ReadTransaction::begin(self.handle.shares.own())
     }
 
     /// As `begin_read`, for a reader whose results must not be taken back: it waits until all that
@@ -454,8 +460,8 @@ impl Database {
         log.checkpoint_time = Nanos(count(&tally.checkpoint_ns));
         log.table_time = Nanos(count(&tally.table_ns));
         let transactions = TransactionStats {
-            commits: count(&tally.commits),
-            rollbacks: count(&tally.rollbacks),
+            commits: tally.commits.sum(),
+            rollbacks: tally.rollbacks.sum(),
             conflicts: count(&tally.conflicts),
             lock_waits: locks.waits,
             lock_escalations: count(&tally.escalations),
@@ -556,7 +562,7 @@ impl Database {
     }
 
     fn check_trees(&self) -> Result<CheckReport, Error> {
-        let mut context = Context::begin_in_task(self.engine(), terrace_rt::task_id())?;
+        let mut context = Context::begin_in_task(self.handle.shares.own(), terrace_rt::task_id())?;
         let checked = self.engine().trees.check(&mut context);
         let report = checked.map_err(|error| context.first_cause(error))?;
         context.commit(Durability::None)?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::api::core::Core;
 use crate::btree::{Batch, Direction, LEAF, Scan, Tree};
+use crate::share::Share;
 use crate::{Error, Key, LockMode, Transaction, Value};
 
 /// Entries that a long scan fetches at once. It begins with one and doubles, so that a caller that
@@ -110,7 +111,7 @@ impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
 /// ```
 pub struct Range<'a, K: Key, V: Value, T: Transaction> {
     transaction: &'a T,
-    tree: Arc<Tree>,
+    tree: Arc<Share<Tree>>,
     name: &'static str,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
@@ -182,7 +183,7 @@ impl Side {
 impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
     pub(crate) fn new(
         transaction: &'a T,
-        (tree, name): (Arc<Tree>, &'static str),
+        (tree, name): (Arc<Share<Tree>>, &'static str),
         lower: Bound<Vec<u8>>,
         upper: Bound<Vec<u8>>,
         mode: LockMode,

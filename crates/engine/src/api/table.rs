@@ -10,6 +10,7 @@ use crate::api::core::Core;
 use crate::api::stream::{self, ValueReader, ValueWriter};
 use crate::btree::{Modified, Put, Tree};
 use crate::opened::Types;
+use crate::share::Share;
 use crate::writer::Step;
 use crate::{
     Entry, Error, Key, LockMode, Range, ReadTransaction, Transaction, Value, WriteTransaction,
@@ -145,7 +146,7 @@ pub type ReadTable<'t, K, V> = Table<'t, K, V, ReadTransaction>;
 /// ```
 pub struct Table<'t, K: Key, V: Value, T: Transaction = WriteTransaction> {
     transaction: &'t T,
-    tree: Arc<Tree>,
+    tree: Arc<Share<Tree>>,
     name: &'static str,
     types: PhantomData<fn() -> (K, V)>,
 }
@@ -206,7 +207,7 @@ fn encode_bounds<'k, K: Key>(
 impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
     pub(crate) fn new(
         transaction: &'t T,
-        tree: Arc<Tree>,
+        tree: Arc<Share<Tree>>,
         name: &'static str,
     ) -> Table<'t, K, V, T> {
         Table { transaction, tree, name, types: PhantomData }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::api::core::{Before, Core, Sealed};
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
@@ -10,6 +9,7 @@ use crate::api::table::{type_names, types};
 use crate::context::Mark;
 use crate::engine::Engine;
 use crate::log::Level;
+use crate::share::Share;
 use crate::{Error, Key, Loader, Nanos, ReadTable, Table, TableDef, TransactionId, Value};
 
 /// When a commit returns.
@@ -188,7 +188,7 @@ impl fmt::Debug for ReadTransaction {
 }
 
 impl WriteTransaction {
-    pub(crate) fn begin(engine: &Arc<Engine>) -> Result<WriteTransaction, Error> {
+    pub(crate) fn begin(engine: &Arc<Share<Engine>>) -> Result<WriteTransaction, Error> {
         Ok(WriteTransaction { core: Core::begin(engine)? })
     }
 
@@ -336,7 +336,7 @@ impl WriteTransaction {
         let mut context = self.core.context.into_inner();
         let committed = context.commit(durability);
         committed.map_err(|error| context.engine().explain(error))?;
-        context.engine().tally.commits.fetch_add(1, Ordering::Relaxed);
+        context.engine().tally.commits.count();
         Ok(())
     }
 
@@ -354,7 +354,7 @@ impl WriteTransaction {
 }
 
 impl ReadTransaction {
-    pub(crate) fn begin(engine: &Arc<Engine>) -> Result<ReadTransaction, Error> {
+    pub(crate) fn begin(engine: &Arc<Share<Engine>>) -> Result<ReadTransaction, Error> {
         Ok(ReadTransaction { core: Core::begin_read(engine)? })
     }
 

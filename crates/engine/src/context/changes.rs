@@ -102,7 +102,6 @@ impl Context {
     }
 
     /// Keeps what the row of `key` was, which `change` of a latched leaf is about to change.
-    #[cold]
     fn keep_version(
         &self,
         chain: &Writing,
@@ -112,9 +111,7 @@ impl Context {
         appended: Appended,
         toward: Toward,
     ) {
-        if toward == Toward::Back {
-            terrace_rt::maybe_switch();
-        }
+        terrace_rt::maybe_switch();
         let node = Node::again(page);
         let current = match *change {
             Change::LeafInsert { .. } => None,

@@ -45,6 +45,7 @@ use crate::lock::Owner;
 use crate::log::Level;
 use crate::opened::Types;
 use crate::reclaim::Work;
+use crate::share::Share;
 use crate::versions::{Snapshot, Writing};
 use crate::{Error, TransactionId, TreeId};
 
@@ -68,7 +69,7 @@ pub(crate) enum Locking {
 
 /// A transaction, seen from within.
 pub(crate) struct Context {
-    engine: Arc<Engine>,
+    engine: Arc<Share<Engine>>,
     txn: TxnId,
     owner: Option<Owner>,
     locking: Locking,
@@ -103,7 +104,7 @@ impl Context {
             Locking::On => Some(engine.locks.enter(NO_TASK)?),
             Locking::Off => None,
         };
-        Ok(Context::new(engine, TxnId(0), owner))
+        Ok(Context::new(&Share::new(Arc::clone(engine)), TxnId(0), owner))
     }
 
     /// A new transaction that takes locks, and begins and ends in the task or thread of number
@@ -112,7 +113,7 @@ impl Context {
     /// # Errors
     ///
     /// As `begin`.
-    pub(crate) fn begin_in_task(engine: &Arc<Engine>, task: u64) -> Result<Context, Error> {
+    pub(crate) fn begin_in_task(engine: &Arc<Share<Engine>>, task: u64) -> Result<Context, Error> {
         let owner = engine.locks.enter(task)?;
         Ok(Context::new(engine, TxnId(0), Some(owner)))
     }
@@ -123,7 +124,7 @@ impl Context {
     /// # Errors
     ///
     /// As `begin`.
-    pub(crate) fn begin_snapshot(engine: &Arc<Engine>, task: u64) -> Result<Context, Error> {
+    pub(crate) fn begin_snapshot(engine: &Arc<Share<Engine>>, task: u64) -> Result<Context, Error> {
         // Before the snapshot: tables that the buffers remember had their names before it, too.
         let mut context = Context::new(engine, TxnId(0), None);
         context.snapshot = engine.versions.open(|| engine.writers(), task);
@@ -163,7 +164,7 @@ impl Context {
 
     /// A transaction that recovery found unfinished, to be rolled back.
     pub(crate) fn resume(engine: &Arc<Engine>, txn: TxnId, first: Lsn, last: Lsn) -> Context {
-        let mut context = Context::new(engine, txn, None);
+        let mut context = Context::new(&Share::new(Arc::clone(engine)), txn, None);
         context.chain = Some(engine.register_recovered(txn, first, last));
         context.last = last;
         context.spilled = true;
@@ -184,7 +185,7 @@ impl Context {
         self.ended = true;
     }
 
-    fn new(engine: &Arc<Engine>, txn: TxnId, owner: Option<Owner>) -> Context {
+    fn new(engine: &Arc<Share<Engine>>, txn: TxnId, owner: Option<Owner>) -> Context {
         Context {
             engine: Arc::clone(engine),
             txn,
@@ -215,7 +216,7 @@ impl Context {
         &mut self,
         name: &'static str,
         types: Types,
-    ) -> Result<Option<Arc<Tree>>, Error> {
+    ) -> Result<Option<Arc<Share<Tree>>>, Error> {
         let opened = &self.buffers.opened;
         if opened.version() != self.engine.trees.version() {
             return Ok(None);
@@ -232,7 +233,7 @@ impl Context {
         version: u64,
         name: &'static str,
         types: Types,
-        tree: &Arc<Tree>,
+        tree: &Arc<Share<Tree>>,
     ) {
         self.buffers.opened.add(version, name, types.id, tree);
     }

@@ -2,7 +2,6 @@
 //! of one that is dropped or cut off by a panic.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PageId, TxnId};
 use terrace_rt::{Nanos, now};
@@ -77,8 +76,7 @@ impl Context {
             self.end();
             return Err(Error::Closed);
         }
-        let rollbacks = &self.engine.tally.rollbacks;
-        rollbacks.fetch_add(1, Ordering::Relaxed);
+        self.engine.tally.rollbacks.count();
         let mut undone = self.undo_and_end();
         let engine = Arc::clone(&self.engine);
         let (mut attempts, mut turn) = (1, None);

@@ -33,13 +33,6 @@ impl Fate {
         (ended != 0).then_some(Lsn(ended))
     }
 
-    /// Whether it had ended before `at`, one way or the other: what its rows are now they were then
-    /// as far as it is concerned.
-    #[inline]
-    pub(crate) fn ended_before(&self, at: Lsn) -> bool {
-        self.ended().is_some_and(|ended| ended < at)
-    }
-
     pub(crate) fn is_kept(&self) -> bool {
         self.is_kept.load(Ordering::SeqCst)
     }

@@ -39,6 +39,7 @@ use super::map::{LINE_BYTES_MIN, Layout};
 use super::record::Draft;
 use super::room::{EDGE_BYTES, Room};
 use super::{BLOCK, LogMap, LogSpace};
+use crate::share::Apart;
 use crate::{Action, Error, LogStats, Part};
 
 /// The log knows where a record begins in each stretch of this length.
@@ -108,15 +109,15 @@ pub(crate) struct Log {
     pub(super) may_settle: AtomicBool,
     pub(super) is_extension_wanted: AtomicBool,
     epoch: u32,
-    tail: LeafMutex<Tail>,
+    tail: Apart<LeafMutex<Tail>>,
     first_end: u64,
-    end: AtomicU64,
-    last: AtomicU64,
+    end: Apart<AtomicU64>,
+    last: Apart<AtomicU64>,
     written: AtomicU64,
     durable: AtomicU64,
     pub(super) start: AtomicU64,
     /// L6.
-    pub(super) claimed: AtomicU64,
+    pub(super) claimed: Apart<AtomicU64>,
     /// Given when room was made, if a task waits for it.
     pub(super) room: Signal,
     pub(super) room_waiters: AtomicU64,
@@ -178,14 +179,14 @@ impl Log {
             is_extension_wanted: AtomicBool::new(false),
             map: LeafMutex::new(map),
             epoch,
-            tail: LeafMutex::new(tail),
+            tail: Apart(LeafMutex::new(tail)),
             first_end: end.0,
-            end: AtomicU64::new(end.0),
-            last: AtomicU64::new(last.0),
+            end: Apart(AtomicU64::new(end.0)),
+            last: Apart(AtomicU64::new(last.0)),
             written: AtomicU64::new(end.0),
             durable: AtomicU64::new(end.0),
             start: AtomicU64::new(start.0),
-            claimed: AtomicU64::new(end.0),
+            claimed: Apart(AtomicU64::new(end.0)),
             room: Signal::new(),
             room_waiters: AtomicU64::new(0),
             flushed: Signal::new(),

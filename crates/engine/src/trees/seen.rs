@@ -9,6 +9,7 @@ use crate::btree::{Batch, Direction, Scan, Tree};
 use crate::catalog::{self, Entry, Key, table_key};
 use crate::context::Context;
 use crate::opened::Types;
+use crate::share::Share;
 use crate::{Error, LockMode};
 
 /// Names that are read at a time.
@@ -25,7 +26,7 @@ impl Trees {
         context: &mut Context,
         name: &'static str,
         types: Types,
-    ) -> Result<Arc<Tree>, Error> {
+    ) -> Result<Arc<Share<Tree>>, Error> {
         let version = self.version();
         let key = table_key(name);
         let found = self.catalog.get(context, &key, LockMode::Shared, <[u8]>::to_vec)?;
@@ -36,7 +37,7 @@ impl Trees {
         let entry = Entry::decode(key, &value, self.home_pages).map_err(corrupt)?;
         let OpenTable { tree, types: stored } = self.open_table(&entry);
         check_types(&tree, &stored, &(types.names)())?;
-        let tree = Arc::new(tree);
+        let tree = Share::new(Arc::new(tree));
         let is_same = |table: &OpenTable| table.tree.id() == tree.id();
         let is_still = self.names.lock().get(name).is_some_and(is_same);
         if is_still && self.version() == version {

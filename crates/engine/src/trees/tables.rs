@@ -13,6 +13,7 @@ use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::opened::Types;
 use crate::reclaim::Work;
+use crate::share::Share;
 use crate::superblock::Creation;
 use crate::{Error, LockMode, TreeId};
 
@@ -60,11 +61,11 @@ impl Trees {
         context: &mut Context,
         name: &'static str,
         types: Types,
-    ) -> Result<Arc<Tree>, Error> {
+    ) -> Result<Arc<Share<Tree>>, Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
         let version = self.version();
         let missing = || Error::NoSuchTable { name: name.into() };
-        let tree = Arc::new(self.live(name, &(types.names)())?.ok_or_else(missing)?);
+        let tree = Share::new(Arc::new(self.live(name, &(types.names)())?.ok_or_else(missing)?));
         context.remember(version, name, types, &tree);
         Ok(tree)
     }
@@ -79,9 +80,9 @@ impl Trees {
         context: &mut Context,
         name: &'static str,
         types: Types,
-    ) -> Result<Arc<Tree>, Error> {
+    ) -> Result<Arc<Share<Tree>>, Error> {
         let (tree, age) = self.open_or_make(context, name, &(types.names)())?;
-        let tree = Arc::new(tree);
+        let tree = Share::new(Arc::new(tree));
         if age == Age::Old {
             // Under the lock of its name, whatever happens to others.
             let version = self.version();

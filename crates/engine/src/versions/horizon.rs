@@ -12,6 +12,11 @@ pub(crate) struct Horizon {
 }
 
 impl Horizon {
+    /// Each snapshot, of now or later, sees what ended before this.
+    pub(super) fn first(&self) -> Lsn {
+        self.open.first().map_or(self.as_of, |&first| first.min(self.as_of))
+    }
+
     /// Whether a snapshot, of now or later, may see the end of what ended at `older` and not that
     /// of what ended at `newer`: then it sees the row as it was in between.
     pub(super) fn may_see(&self, older: Lsn, newer: Lsn) -> bool {

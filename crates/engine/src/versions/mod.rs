@@ -13,21 +13,21 @@
 //! Disk-Based Database Systems", VLDB 2022), by row, in memory.
 //!
 //! - V1: while versions are kept under a number, a transaction that changes a row, under the latch
-//!   of its leaf and between appending the record and changing the page, first keeps what it was,
-//!   unless its transaction has done so before.
+//!   of its leaf and between appending the record and changing the page, first keeps what it was:
+//!   in a list, which is sorted in before versions are looked for (`backlog`). Of the changes of a
+//!   row by one transaction the first counts.
 //! - V2: whether and under which number, the log says at each append. The task that turns versions
 //!   on tells the log first. Then it looks through the undo of each open transaction, which has all
 //!   changes whose append was not told; only then may a snapshot take its moment. A transaction
 //!   that is told a new number before that is done for it does it itself, before it lists or undoes
-//!   anything more. Once writers have kept, while no snapshot was open, the amount that turning
-//!   versions on has looked through, versions are turned off. So short snapshots cost at most about
-//!   twice what the better way would: to keep all for the next one, or to look through the undo
-//!   again.
+//!   anything more. Once writers have kept, while no snapshot was open, about as much as turning
+//!   versions on costs, versions are turned off. So short snapshots cost at most about twice what
+//!   the better way would: to keep all for the next one, or to look through the undo again.
 //! - V3: all that a snapshot does not see has LSNs from `low` on, which is read before `at`. So a
 //!   page with a lower LSN has every row as the snapshot sees it, and no row is looked up. Every
 //!   change of a page raises its LSN, also one that moves rows there.
-//! - V4: a version goes when no snapshot, open or to come, is between the end of the change before
-//!   and the end of its own (`horizon`).
+//! - V4: a version goes, or is not sorted in, when no snapshot, open or to come, is between the end
+//!   of the change before and the end of its own (`horizon`).
 //! - V5: a ghost may be purged while a snapshot sees its row: its key goes to the graves first, by
 //!   which scans find it.
 //! - V6: what is kept is bounded. Above the bound, the oldest snapshots are ended: each is marked
@@ -38,6 +38,8 @@
 //!   while they are off, or if what is kept of it is too much, nothing is known of it: as long as
 //!   it is open versions stay off, and readers take locks.
 
+mod author;
+mod backlog;
 mod horizon;
 mod part;
 mod snapshots;
@@ -59,6 +61,8 @@ use terrace_page::{Lsn, TxnId};
 use terrace_pool::{Mutation, Mutations};
 use terrace_rt::{LeafGuard, LeafMutex, Mutex};
 
+use self::author::Author;
+use self::backlog::{Backlog, Change, Cut, Lane, Put};
 use self::horizon::Horizon;
 use self::part::{Before, Part};
 use self::snapshots::Snapshots;
@@ -66,6 +70,7 @@ use crate::TreeId;
 use crate::btree::old;
 use crate::log::record::{StoredUndo, decode_undo};
 use crate::log::{Fate, Log};
+use crate::share::Apart;
 use crate::writer::Undo;
 
 const PARTS: usize = 64;
@@ -104,7 +109,9 @@ struct Idle {
 
 /// Turning versions on costs about as much as keeping this number of changes, beside those that it
 /// keeps.
-const SWITCH_CHANGES: u64 = 16;
+const SWITCH_CHANGES: u64 = 1024;
+/// After this number of changes in a lane its writer looks whether any snapshot is open.
+const CHANGES_BETWEEN_LOOKS: u64 = 64;
 /// The last snapshot that is closed leaves no more than this, about.
 const IDLE_BYTES: u64 = 1 << 20;
 
@@ -120,6 +127,7 @@ fn grave_bytes(key: &[u8]) -> u64 {
 /// The versions of an open database.
 pub(crate) struct Versions {
     log: Arc<Log>,
+    backlog: Backlog,
     parts: Vec<Line>,
     snapshots: Snapshots,
     graves: LeafMutex<BTreeMap<TreeId, BTreeSet<Box<[u8]>>>>,
@@ -129,11 +137,11 @@ pub(crate) struct Versions {
     /// Under which number versions are kept; zero for none.
     keeping: AtomicU64,
     /// A bit for each part that has entries. It is set and cleared with the part held.
-    in_use: AtomicU64,
+    in_use: Apart<AtomicU64>,
     /// The last number given. Held by the task that turns versions on or off, or makes room.
     switch: Mutex<u64>,
     /// Bytes that versions take, and may take.
-    bytes: AtomicU64,
+    bytes: Apart<AtomicU64>,
     bytes_max: u64,
     /// Bytes lent to transactions for their undo: at most `bytes_max`, in addition.
     lent: AtomicU64,
@@ -156,15 +164,16 @@ impl Versions {
         let oldest = Oldest { low: AtomicU64::new(log.end().0), xmin: AtomicU64::new(xmin.0) };
         Versions {
             log,
+            backlog: Backlog::new(),
             parts: (0..PARTS).map(|_| Line::default()).collect(),
             snapshots: Snapshots::new(),
             graves: LeafMutex::default(),
             oldest,
             number: AtomicU64::new(0),
             keeping: AtomicU64::new(0),
-            in_use: AtomicU64::new(0),
+            in_use: Apart::default(),
             switch: Mutex::new(0),
-            bytes: AtomicU64::new(0),
+            bytes: Apart::default(),
             bytes_max,
             lent: AtomicU64::new(0),
             has_chores: AtomicBool::new(false),
@@ -215,12 +224,24 @@ impl Versions {
         row: &Row<'_>,
         (fate, number): (&Fate, u64),
     ) -> Option<LeafGuard<'_, Part>> {
+        let part = self.part_to_fill(row);
+        // The task that turns versions off sets `keeping` before it looks which parts are in use.
+        self.is_keeping((fate, number)).then_some(part)
+    }
+
+    /// The part of a row, which is about to have something.
+    fn part_to_fill(&self, row: &Row<'_>) -> LeafGuard<'_, Part> {
         let part = self.part(row).lock();
         if part.is_empty() {
             self.in_use.fetch_or(1 << (row.hash >> PART_SHIFT), Ordering::SeqCst);
         }
-        // The task that turns versions off sets `keeping` before it looks which parts are in use.
-        (self.keeping.load(Ordering::SeqCst) == number || fate.is_kept()).then_some(part)
+        part
+    }
+
+    /// Whether versions are kept under `number`, or those of this transaction in any case.
+    #[inline]
+    fn is_keeping(&self, (fate, number): (&Fate, u64)) -> bool {
+        self.keeping.load(Ordering::SeqCst) == number || fate.is_kept()
     }
 
     /// Each part that has entries.
@@ -240,9 +261,16 @@ impl Versions {
     /// Changes a part, and keeps count of its bytes.
     #[inline]
     fn change<T>(&self, part: &mut Part, change: impl FnOnce(&mut Part) -> T) -> T {
-        let before = part.memory() as u64;
+        let before = part.memory();
         let changed = change(part);
-        let after = part.memory() as u64;
+        self.account(before, part.memory());
+        changed
+    }
+
+    /// Something has `after` bytes that had `before`.
+    #[inline]
+    fn account(&self, before: usize, after: usize) {
+        let (before, after) = (before as u64, after as u64);
         if after > before {
             let bytes = self.bytes.fetch_add(after - before, Ordering::Relaxed) + after - before;
             if bytes > self.bytes_max {
@@ -251,7 +279,6 @@ impl Versions {
         } else if after < before {
             self.bytes.fetch_sub(before - after, Ordering::Relaxed);
         }
-        changed
     }
 
     /// V1: `row`, of which its leaf has `current`, is about to be changed by the record `lsn`,
@@ -266,15 +293,110 @@ impl Versions {
         if self.mutations.has(Mutation::SkipVersions) {
             return;
         }
-        let Some(mut part) = self.part_to_keep(row, (writer, number)) else { return };
-        let makes_whole = !self.mutations.has(Mutation::ChangeUnderDifference);
-        self.change(&mut part, |part| {
-            part.keep(row, current, (writer, lsn), toward, makes_whole);
-        });
-        if part.is_due(self.due_min()) {
-            let horizon = self.horizon();
-            self.change(&mut part, |part| self.collect(part, &horizon));
+        let mut lane = self.backlog.lane();
+        // The task that turns versions off sets `keeping` before it cuts the lanes.
+        if !self.is_keeping((writer, number)) {
+            return;
         }
+        let before = lane.memory();
+        let may_be_late = self.mutations.has(Mutation::WaitAfterCut);
+        let put = lane.put(row, current, (writer, lsn), toward, may_be_late);
+        self.account(before, lane.memory());
+        if let Put::Late = put {
+            drop(lane);
+            let author = &Author::new(writer);
+            let change = Change { row: *row, current, writer: author, lsn, toward };
+            return self.keep_late(&change, (writer, number));
+        }
+        let is_look_due = lane.count().is_multiple_of(CHANGES_BETWEEN_LOOKS);
+        let is_full = lane.used() > self.lane_bytes_max() && {
+            lane.drop_seen(self.horizon().first());
+            lane.used() > self.lane_bytes_max() / 2
+        };
+        drop(lane);
+        if is_look_due {
+            self.note_use();
+        }
+        if is_full {
+            self.sort_in();
+        }
+    }
+
+    /// backlog.K3.
+    #[cold]
+    fn keep_late(&self, change: &Change<'_>, kept: (&Fate, u64)) {
+        let _cut = self.backlog.hold();
+        if let Some(mut part) = self.part_to_keep(&change.row, kept) {
+            self.put_in(&mut part, std::slice::from_ref(change), &self.horizon());
+        }
+    }
+
+    fn put_in(&self, part: &mut Part, changes: &[Change<'_>], horizon: &Horizon) {
+        let makes_whole = !self.mutations.has(Mutation::ChangeUnderDifference);
+        self.change(part, |part| {
+            part.look_ahead(changes);
+            changes.iter().for_each(|change| part.keep(change, horizon, makes_whole));
+        });
+    }
+
+    /// A lane that has more bytes is looked through.
+    fn lane_bytes_max(&self) -> usize {
+        const ONE_IN: u64 = 64;
+        const MIN: u64 = 1 << 10;
+        const MAX: u64 = 128 << 10;
+        (self.bytes_max / ONE_IN).clamp(MIN, MAX) as usize
+    }
+
+    /// Whoever has a leaf latched that has this LSN finds the versions of its rows then.
+    #[inline]
+    fn sort_in_for(&self, lsn: Lsn) {
+        if !self.backlog.is_sorted(lsn) && !self.mutations.has(Mutation::LookBeforeSorting) {
+            self.sort_in();
+        }
+    }
+
+    /// Puts all changes that wait to the parts.
+    #[cold]
+    fn sort_in(&self) {
+        let mut cut = self.backlog.hold();
+        self.backlog.cut(&mut cut, || self.log.end());
+        let (before, horizon) = (cut.memory(), self.horizon());
+        cut.lanes().for_each(|lane| lane.drop_seen(horizon.first()));
+        self.put_cut_in(&mut cut, &horizon);
+        let has_room = self.bytes() <= self.bytes_max;
+        self.backlog.is_in(&mut cut, if has_room { 4 * self.lane_bytes_max() } else { 0 });
+        self.account(before, cut.memory());
+    }
+
+    fn put_cut_in(&self, cut: &mut Cut, horizon: &Horizon) {
+        let group = |row: &Row<'_>| row.hash >> PART_SHIFT;
+        cut.groups(group, |changes| {
+            let mut part = self.part_to_fill(&changes[0].row);
+            self.put_in(&mut part, changes, horizon);
+            if part.is_due(self.due_min()) {
+                self.change(&mut part, |part| self.collect(part, horizon));
+            }
+        });
+    }
+
+    /// Drops all changes that wait but for what is kept of transactions that outgrew memory.
+    /// Versions are off.
+    fn drop_backlog(&self) {
+        const SPARE: usize = 32 << 10;
+        let mut cut = self.backlog.hold();
+        self.backlog.cut(&mut cut, || self.log.end());
+        let before = cut.memory();
+        cut.lanes().for_each(Lane::drop_unkept);
+        self.put_cut_in(&mut cut, &self.horizon());
+        self.backlog.is_in(&mut cut, SPARE);
+        self.account(before, cut.memory());
+        drop(cut);
+        self.shrink_backlog(SPARE);
+    }
+
+    /// Gives back the memory of empty lanes that have more than `spare` bytes.
+    fn shrink_backlog(&self, spare: usize) {
+        self.account(self.backlog.shrink(spare), 0);
     }
 
     /// Closes a snapshot.
@@ -285,12 +407,11 @@ impl Versions {
         }
     }
 
-    /// A change was told a number. Once versions are kept for no snapshot, they are to be turned
-    /// off.
-    #[inline]
+    /// Some changes were kept. Once versions are kept for no snapshot, they are to be turned off.
     fn note_use(&self) {
         if self.snapshots.seem_closed() {
-            let changes = self.idle.changes.fetch_add(1, Ordering::Relaxed);
+            let more = CHANGES_BETWEEN_LOOKS;
+            let changes = self.idle.changes.fetch_add(more, Ordering::Relaxed) + more;
             if changes >= self.idle.changes_max.load(Ordering::Relaxed) {
                 self.has_chores.store(true, Ordering::Relaxed);
             }
@@ -336,6 +457,7 @@ impl Versions {
             // A snapshot that is opened from now on sees what has removed the row.
             return;
         }
+        self.sort_in();
         let mut part = self.part(row).lock();
         // Once versions are being turned off, what is kept of the row may be of an older one.
         if keeping == 0 || self.keeping.load(Ordering::SeqCst) != keeping {
@@ -363,6 +485,7 @@ impl Versions {
     /// Keeps what the undo of an open transaction says, under `number` (V2).
     #[cold]
     fn index(&self, writing: &Writing, undo: &mut UndoList, number: u64) {
+        let author = Author::new(writing.fate());
         for (lsn, encoded) in undo.iter() {
             let Some(StoredUndo::Logical(one)) = decode_undo(encoded) else {
                 unreachable!("the list holds what was encoded")
@@ -381,7 +504,7 @@ impl Versions {
             }
             let row = Row::new(tree, key);
             if let Some(mut part) = self.part_to_keep(&row, (writing.fate(), number)) {
-                self.change(&mut part, |part| part.index(&row, before, (writing.fate(), lsn)));
+                self.change(&mut part, |part| part.index(&row, before, (&author, lsn)));
             }
         }
         undo.indexed = number;
@@ -391,7 +514,6 @@ impl Versions {
     /// of one that was lost has not all that it has changed, and never counts as looked through.
     #[inline]
     pub(crate) fn told(&self, writing: &Writing, undo: &mut UndoList, number: u64) {
-        self.note_use();
         if undo.indexed != number
             && !writing.fate().is_kept()
             && !writing.fate().is_lost()
@@ -449,6 +571,9 @@ impl Versions {
         }
         if writing.lent.load(Ordering::Relaxed) != 0 {
             self.take_back(writing);
+        }
+        if Arc::strong_count(writing.fate()) > 1 {
+            self.backlog.lane().settle(writing.fate());
         }
     }
 }

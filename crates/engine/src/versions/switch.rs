@@ -89,6 +89,7 @@ impl Versions {
         maybe_switch();
         // What was kept of transactions that have ended: others may have changed its rows since,
         // and not been told.
+        self.sort_in();
         self.each_in_use(Part::drop_ended);
         let mut changes = SWITCH_CHANGES;
         for writing in writers() {
@@ -125,6 +126,7 @@ impl Versions {
         maybe_switch();
         self.log.set_versioned(0);
         maybe_switch();
+        self.drop_backlog();
         let spare = (self.bytes_max / SPARE_PARTS).min(SPARE_BYTES_MAX) as usize;
         self.each_in_use(|part| part.clear(spare));
         let graves = std::mem::take(&mut *self.graves.lock());
@@ -151,6 +153,7 @@ impl Versions {
             return false;
         }
         self.collect_all();
+        self.shrink_backlog(0);
         let mut has_ended = false;
         while self.bytes() > self.bytes_max && self.end_oldest() {
             has_ended = true;
@@ -162,6 +165,7 @@ impl Versions {
     }
 
     fn collect_all(&self) {
+        self.sort_in();
         let horizon = self.horizon();
         self.each_in_use(|part| self.collect(part, &horizon));
     }
@@ -170,6 +174,7 @@ impl Versions {
     fn end_oldest(&self) -> bool {
         if self.mutations.has(Mutation::EndAfterCollecting) {
             // What the oldest needs is dropped before it is marked as ended.
+            self.sort_in();
             let mut horizon = self.snapshots.horizon(self.log.end());
             horizon.open.drain(..horizon.open.len().min(1));
             self.each_in_use(|part| self.collect(part, &horizon));
@@ -204,6 +209,7 @@ impl Versions {
                 self.lose(&writing);
             }
         }
+        self.drop_backlog();
         self.each_in_use(|part| part.clear(0));
     }
 }

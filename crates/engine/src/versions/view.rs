@@ -20,10 +20,16 @@ impl<'v> View<'v> {
         View { versions, snapshot }
     }
 
-    /// Whether the snapshot sees all rows of a leaf as they are there, and no others (versions.V3).
+    /// Whether the snapshot sees all rows of a latched leaf as they are there, and no others
+    /// (versions.V3). If not, they are looked up with `see` and `graves`, under the same latch.
     #[inline]
     pub(crate) fn is_current(&self, leaf: &PageBuf) -> bool {
-        lsn(leaf) < self.snapshot.low
+        let lsn = lsn(leaf);
+        if lsn < self.snapshot.low {
+            return true;
+        }
+        self.versions.sort_in_for(lsn);
+        false
     }
 
     /// Whether the snapshot was ended: what was seen since then is nothing.

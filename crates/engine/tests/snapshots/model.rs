@@ -362,6 +362,7 @@ fn each_rule_of_what_snapshots_see_is_needed() {
     for mutation in [
         Mutation::SkipVersions,
         Mutation::CollectSeenVersions,
+        Mutation::LookBeforeSorting,
         Mutation::PurgeWithoutGrave,
         Mutation::FreeSeenPages,
         Mutation::ChangeUnderDifference,

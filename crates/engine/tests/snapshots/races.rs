@@ -121,9 +121,13 @@ fn a_snapshot_opened_amid_transactions_sees_none_of_their_changes() {
 
 #[test]
 fn each_rule_of_opening_a_snapshot_is_needed() {
-    for mutation in
-        [Mutation::SkipVersions, Mutation::SkipOwnIndexing, Mutation::ChangeUnderDifference]
-    {
+    for mutation in [
+        Mutation::SkipVersions,
+        Mutation::SkipOwnIndexing,
+        Mutation::ChangeUnderDifference,
+        Mutation::LookBeforeSorting,
+        Mutation::WaitAfterCut,
+    ] {
         // What is read may be nothing that undo fits: that is caught, too.
         let caught = std::panic::catch_unwind(|| first_wrong(0..3_000, mutation.into()));
         assert!(!matches!(caught, Ok(None)), "{mutation:?} shows in no history");
