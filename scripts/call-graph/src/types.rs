@@ -30,6 +30,8 @@ const TRANSPARENT: [&str; 21] = [
     "UnsafeCell",
     "Reverse",
 ];
+/// Types of the project that dereference to what they hold.
+const LENDING: [&str; 2] = ["Apart", "Share"];
 /// What an operator or a method of its own takes the value out of.
 const WRAPPERS: [&str; 3] = ["Option", "Result", "LockResult"];
 /// Whose elements a method or a loop hands on.
@@ -129,6 +131,8 @@ impl Named {
         if let Some(bound) = path.get_ident().and_then(|it| place.bounds.get(&it.to_string())) {
             return bound.clone();
         }
+        let arguments = arguments_of(&last.arguments);
+        let nth = |at: usize| arguments.get(at).map_or(Named::Unknown, |ty| Named::of(ty, place));
         let segments: Vec<String> =
             path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         if place.bounds.contains_key(&segments[0]) {
@@ -144,11 +148,12 @@ impl Named {
                     Place { module, own, bounds: &bounds, imports: &imports, ..place },
                 );
             }
+            if LENDING.contains(&name.as_str()) {
+                return nth(0);
+            }
             // A mutex of the crate's own lends what it holds, too.
             return Named::Of(key);
         }
-        let arguments = arguments_of(&last.arguments);
-        let nth = |at: usize| arguments.get(at).map_or(Named::Unknown, |ty| Named::of(ty, place));
         match name.as_str() {
             name if TRANSPARENT.contains(&name) => nth(0),
             name if WRAPPERS.contains(&name) => Named::wrapped(nth(0)),

@@ -328,7 +328,7 @@ impl Context {
     /// The transaction's last record is appended.
     fn written(&mut self, chain: Arc<Writing>) {
         self.engine.unregister(self.txn);
-        self.engine.versions.ended(&chain);
+        self.engine.versions.no_longer_writes(&chain);
         self.buffers.chain = Some(chain);
     }
 

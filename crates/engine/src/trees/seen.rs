@@ -38,7 +38,8 @@ impl Trees {
         let OpenTable { tree, types: stored } = self.open_table(&entry);
         check_types(&tree, &stored, &(types.names)())?;
         let tree = Share::new(Arc::new(tree));
-        let is_same = |table: &OpenTable| table.tree.id() == tree.id();
+        let own: &Tree = &tree;
+        let is_same = |table: &OpenTable| table.tree.id() == own.id();
         let is_still = self.names.lock().get(name).is_some_and(is_same);
         if is_still && self.version() == version {
             // It had this name before the snapshot, and has had it from then on.

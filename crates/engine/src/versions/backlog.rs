@@ -79,7 +79,7 @@ pub(super) enum Put {
 
 impl Lane {
     /// Bytes of memory that it has.
-    pub(super) fn memory(&self) -> usize {
+    pub(super) fn bytes_held(&self) -> usize {
         self.waiting.capacity() * size_of::<Waiting>() + self.bytes.capacity()
     }
 
@@ -231,14 +231,14 @@ impl Cut {
     /// Bytes of memory that it has.
     pub(super) fn memory(&self) -> usize {
         let order = self.order.capacity() * size_of::<(u64, Lsn, u32, u32)>();
-        self.lanes.iter().map(Lane::memory).sum::<usize>() + order
+        self.lanes.iter().map(Lane::bytes_held).sum::<usize>() + order
     }
 
     /// Forgets what it has taken, and memory beyond `spare` bytes of a lane.
     fn clear(&mut self, spare: usize) {
         for lane in &mut self.lanes {
             lane.clear();
-            if lane.memory() > spare {
+            if lane.bytes_held() > spare {
                 *lane = Lane::default();
             }
         }
@@ -308,8 +308,8 @@ impl Backlog {
         let mut freed = 0;
         for lane in &self.lanes {
             let mut lane = lane.0.lock();
-            if lane.waiting.is_empty() && lane.memory() > spare {
-                freed += lane.memory();
+            if lane.waiting.is_empty() && lane.bytes_held() > spare {
+                freed += lane.bytes_held();
                 let (cut_at, count) = (lane.cut_at, lane.count);
                 *lane = Lane { cut_at, count, ..Lane::default() };
             }

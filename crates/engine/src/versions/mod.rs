@@ -298,10 +298,10 @@ impl Versions {
         if !self.is_keeping((writer, number)) {
             return;
         }
-        let before = lane.memory();
+        let before = lane.bytes_held();
         let may_be_late = self.mutations.has(Mutation::WaitAfterCut);
         let put = lane.put(row, current, (writer, lsn), toward, may_be_late);
-        self.account(before, lane.memory());
+        self.account(before, lane.bytes_held());
         if let Put::Late = put {
             drop(lane);
             let author = &Author::new(writer);
@@ -565,7 +565,7 @@ impl Versions {
 
     /// A transaction has ended.
     #[inline]
-    pub(crate) fn ended(&self, writing: &Writing) {
+    pub(crate) fn no_longer_writes(&self, writing: &Writing) {
         if writing.fate().is_lost() {
             self.lost.fetch_sub(1, Ordering::AcqRel);
         }
