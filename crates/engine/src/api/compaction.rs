@@ -19,8 +19,8 @@ pub struct Compacted {
     pub pages_moved: u64,
     /// Pages that are free since their contents found room in a neighbour.
     pub pages_freed: u64,
-    /// Bytes of home that were given back to the file system, as far as it counts them at once. 0 if
-    /// home is on a block device, or on a file system without holes.
+    /// Bytes of home that were given back to the file system, as far as it counts them at once. 0
+    /// if home is on a block device, or on a file system without holes.
     pub bytes_punched: u64,
 }
 
