@@ -34,8 +34,8 @@ impl Database {
     /// other transactions run beside it, and each of its steps survives a crash by itself. It reads
     /// all leaves, logs each page that it changes, and takes checkpoints at its end, which write
     /// home all that is dirty. Another thread may close the database meanwhile: it then returns
-    /// `Closed`. Pages of values stay where they are that,
-    /// with their key and 11 bytes, have more than 4,040 bytes.
+    /// `Closed`. Pages of large values stay where they are: of those that, with their key and 11
+    /// bytes, have more than 4,040 bytes.
     ///
     /// # Errors
     ///
