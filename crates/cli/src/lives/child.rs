@@ -6,6 +6,7 @@ use crate::command::Life;
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -118,14 +119,14 @@ pub fn run(life: &Life, kill: Option<Kill>) -> io::Result<Lived> {
         .stdout(Stdio::piped())
         .stderr(File::create(&said)?)
         .spawn()?;
-    let mut lived = listen(&mut child, kill)?;
+    let mut lived = listen(&mut child, kill, &life.ledger.join("threads"))?;
     let errors = fs::read_to_string(&said).unwrap_or_default();
     lived.panic = errors.contains("panicked").then(|| errors.replace('\n', " | "));
     Ok(lived)
 }
 
-/// Reads the lines of a life until it ends.
-fn listen(child: &mut Child, kill: Option<Kill>) -> io::Result<Lived> {
+/// Reads the lines of a life until it ends. If it falls silent, `threads` gets what its threads do.
+fn listen(child: &mut Child, kill: Option<Kill>, threads: &Path) -> io::Result<Lived> {
     let begun = Instant::now();
     let (sender, lines) = mpsc::channel();
     let output = BufReader::new(child.stdout.take().expect("piped"));
@@ -157,6 +158,7 @@ fn listen(child: &mut Child, kill: Option<Kill>) -> io::Result<Lived> {
                 }
             }
             Err(RecvTimeoutError::Timeout) if last_heard.elapsed() >= SILENCE => {
+                fs::write(threads, threads_of(child.id()))?;
                 child.kill()?;
                 break false;
             }
@@ -176,4 +178,22 @@ fn listen(child: &mut Child, kill: Option<Kill>) -> io::Result<Lived> {
         None => Ending::Died,
     };
     Ok(lived)
+}
+
+/// What the threads of a process do: their states and times as the kernel tells them, and their
+/// stacks if there is a debugger.
+fn threads_of(pid: u32) -> String {
+    let mut text = String::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        for file in ["stat", "wchan"] {
+            text.push_str(&fs::read_to_string(task.path().join(file)).unwrap_or_default());
+            text.push('\n');
+        }
+    }
+    let pid = pid.to_string();
+    let debugger = ["-p", &pid, "-batch", "-ex", "thread apply all bt"];
+    if let Ok(stacks) = Command::new("gdb").args(debugger).output() {
+        text.push_str(&String::from_utf8_lossy(&stacks.stdout));
+    }
+    text
 }

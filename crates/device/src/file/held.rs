@@ -67,8 +67,8 @@ impl fmt::Display for Holder {
             ),
             Holder::Ending { pid } => write!(
                 f,
-                "process {pid}, which has ended but for requests that its device has not answered, or \
-                 a fork of it",
+                "process {pid}, which has ended but for requests that its device has not answered, \
+                 or a fork of it",
             ),
             Holder::Fork { of, pid: Some(pid) } => {
                 write!(f, "process {pid}, a fork of process {of}, which has ended")

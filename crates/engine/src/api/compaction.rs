@@ -19,8 +19,8 @@ pub struct Compacted {
     pub pages_moved: u64,
     /// Pages that are free since their contents found room in a neighbour.
     pub pages_freed: u64,
-    /// Bytes of home that were given back to the file system, as far as it counts them at once. 0 if
-    /// home is on a block device, or on a file system without holes.
+    /// Bytes of home that were given back to the file system, as far as it counts them at once. 0
+    /// if home is on a block device, or on a file system without holes.
     pub bytes_punched: u64,
 }
 
@@ -34,8 +34,8 @@ impl Database {
     /// other transactions run beside it, and each of its steps survives a crash by itself. It reads
     /// all leaves, logs each page that it changes, and takes checkpoints at its end, which write
     /// home all that is dirty. Another thread may close the database meanwhile: it then returns
-    /// `Closed`. Pages of values stay where they are that,
-    /// with their key and 11 bytes, have more than 4,040 bytes.
+    /// `Closed`. Pages of large values stay where they are: of those that, with their key and 11
+    /// bytes, have more than 4,040 bytes.
     ///
     /// # Errors
     ///

@@ -35,6 +35,17 @@ fn done<T>(step: Result<Step<T>, Error>) -> T {
     }
 }
 
+/// A tree of `rows` rows in ascending order, with values of `len` bytes.
+fn filled(bench: &Bench, rows: u64, len: usize) -> Tree {
+    let tree = bench.tree(3);
+    let mut txn = bench.begin();
+    for number in 0..rows {
+        done(tree.put(&mut txn, &number.to_be_bytes(), &vec![7; len], Put::InsertNew, None));
+    }
+    txn.commit();
+    tree
+}
+
 fn key(prng: &mut Prng, shape: u64) -> Vec<u8> {
     match shape {
         0 => prng.below(3_000).to_be_bytes().to_vec(),

@@ -3,9 +3,9 @@
 //! A removed key stays as a ghost: see [`purge`](super::purge). An insertion finds it there, and
 //! puts the new record in its place.
 //!
-//! A transaction changes a page only once the key is locked, even where a leaf is only split for it:
-//! so one that has locked the whole table may rely on the tree's shape while reclaiming is paused,
-//! as a check of the tree does.
+//! A transaction changes a page only once the key is locked, even where a leaf is only split for
+//! it: so one that has locked the whole table may rely on the tree's shape while reclaiming is
+//! paused, as a check of the tree does.
 //!
 //! All that can fail comes before the change of the leaf (writer.W4), with one exception after
 //! which the caller must roll back: a large value runs out of room while it is being written.

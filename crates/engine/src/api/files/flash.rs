@@ -353,8 +353,8 @@ fn is_labelled(claim: &FileClaim) -> io::Result<bool> {
     Ok(head == FLASH_LABEL)
 }
 
-/// Whether it has the label of page 1 and no header yet. Where there is something else than a header,
-/// another system may have left that label.
+/// Whether it has the label of page 1 and no header yet. Where there is something else than a
+/// header, another system may have left that label.
 fn is_begun(claim: &FileClaim) -> io::Result<bool> {
     let mut start = vec![0; PAGE as usize + FLASH_LABEL.len()];
     if claim.len() < start.len() as u64 {

@@ -8,7 +8,7 @@ use terrace_pool::{Mutation, Mutations};
 use terrace_rt::{LeafMutex, Prng, yield_now};
 
 use super::tasks::{Committed, scan_while_it_changes, transaction};
-use super::{Model, compare, done, here, in_world, step};
+use super::{Model, compare, done, filled, here, in_world, step};
 use crate::Error;
 use crate::btree::node::LEVEL_MAX;
 use crate::btree::testing::Bench;
@@ -125,13 +125,7 @@ fn a_thin_tree_becomes_dense() {
     {
         in_world(1, 0, || {
             let bench = Bench::new(here(), 40_000, 500);
-            let tree = bench.tree(3);
-            let mut txn = bench.begin();
-            for number in 0..rows {
-                let key = number.to_be_bytes();
-                done(tree.put(&mut txn, &key, &vec![7; len], Put::InsertNew, None));
-            }
-            txn.commit();
+            let tree = filled(&bench, rows, len);
             let mut prng = Prng::from_seed(9);
             let mut left = 0;
             let mut txn = bench.begin();

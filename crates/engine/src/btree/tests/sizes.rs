@@ -273,13 +273,7 @@ fn deletions_of_large_rows_leave_full_leaves() {
     for len in [2_100usize, 2_600, 3_900] {
         in_world(1, 0, || {
             let bench = Bench::new(here(), 40_000, 500);
-            let tree = bench.tree(3);
-            let mut txn = bench.begin();
-            for number in 0..3_000u64 {
-                let key = number.to_be_bytes();
-                done(tree.put(&mut txn, &key, &vec![7; len], Put::InsertNew, None));
-            }
-            txn.commit();
+            let tree = filled(&bench, 3_000, len);
             let mut prng = Prng::from_seed(9);
             for number in 0..3_000u64 {
                 if prng.below(4) > 0 {
