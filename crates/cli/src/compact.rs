@@ -1,6 +1,6 @@
 //! `terrace compact`: gives the room that a database does not use back to the file system.
 
-use crate::command::Stored;
+use crate::command::Compact;
 use crate::database::{blank_flash, builder};
 use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch};
@@ -18,12 +18,15 @@ const BLOCK_BYTES: u64 = 512;
 /// # Errors
 ///
 /// A database that cannot be opened, or that a process has open; those of the compaction.
-pub fn compact(options: &Stored) -> Result<(), Failure> {
+pub fn compact(options: &Compact) -> Result<(), Failure> {
     let watch = Stopwatch::start();
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let path = &options.at.path;
     let of_engine = |error: terrace::Error| Failure::of_engine(path.display(), &error);
-    let builder = builder(&options.at, blank_flash(&options.at)?)?;
+    let mut builder = builder(&options.at, blank_flash(&options.at)?)?;
+    if let Some(bytes) = options.log_max {
+        builder = builder.log_max(bytes);
+    }
     let before = allocated(path);
     let database = builder.open(path).map_err(of_engine)?;
     let compacted = database.compact().map_err(of_engine)?;

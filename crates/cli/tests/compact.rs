@@ -1,6 +1,7 @@
 //! Compacting a database, as users of the command meet it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -11,6 +12,11 @@ const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
 fn terrace(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
     command.args(arguments).current_dir(folder).output().expect("the command starts")
+}
+
+/// Bytes of the file's blocks.
+fn allocated(path: &Path) -> u64 {
+    fs::metadata(path).expect("it is there").blocks() * 512
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -32,11 +38,13 @@ fn a_database_that_was_emptied_is_compacted() {
     let beside = terrace(at, &["compact", "db"]);
     assert_eq!(beside.status.code(), Some(1), "another process has it open");
     db.close().expect("closed");
+    let before = allocated(&at.join("db"));
     let done = terrace(at, &["compact", "db", "--json", "done"]);
     assert!(done.status.success(), "{done:?}");
     assert!(text(&done.stdout).starts_with("db: home had "), "{done:?}");
     let json = fs::read_to_string(at.join("done")).expect("written");
     assert!(json.contains("\"command\": \"compact\""), "{json}");
+    assert!(allocated(&at.join("db")) < before / 2, "{before} bytes before: {json}");
     let found = terrace(at, &["check", "db"]);
     assert!(found.status.success(), "{found:?}");
     let missing = terrace(at, &["compact", "no-such-file"]);

@@ -115,6 +115,8 @@ pub(crate) struct Engine {
     pub(crate) committed_to: Apart<AtomicU64>,
     /// The transaction that others wait for since it keeps the log from being cut, or zero.
     pub(crate) log_holder: AtomicU64,
+    /// The stamp given last, see `btree::overflow`.
+    pub(crate) stamp: AtomicU64,
     boot: Mutex<Superblock>,
     /// Held by the one compaction that runs.
     pub(crate) compacting: Mutex<()>,
@@ -197,6 +199,7 @@ impl Engine {
             next_txn: Apart(AtomicU64::new(parts.next_txn.0)),
             committed_to: Apart::default(),
             log_holder: AtomicU64::new(0),
+            stamp: AtomicU64::new(0),
             boot: Mutex::new(parts.boot),
             compacting: Mutex::new(()),
             buffers: (0..BUFFERS_LISTS).map(|_| SpareBuffers::default()).collect(),

@@ -79,12 +79,13 @@
 //! - Snapshots read old row versions, which are kept in bounded memory
 //!   ([`Builder::version_memory`]). Beyond that the oldest snapshots end with
 //!   [`Error::SnapshotTooOld`].
-//! - An encoded key has at most 1,024 bytes. The log records of a transaction may fill at most half
-//!   of the log's limit ([`Builder::log_max`]), which also bounds the length of a value.
-//! - The value of a row of more than about 2,000 bytes is stored in whole pages of its own: one of
-//!   2,100 bytes takes 8 KiB.
-//! - The home is a file that grows as needed, by default up to 64 GiB ([`Builder::home_size`]). It
-//!   never shrinks.
+//! - An encoded key has at most 1,024 bytes, a value at most 1 GiB.
+//! - The log records of a transaction may fill at most half of the log's limit
+//!   ([`Builder::log_max`]). Values of 1 MiB and more are not logged, others are.
+//! - Rows of up to 4,040 bytes share pages. What is longer has pages of its own; the last bytes of a
+//!   value of up to 16 pages are with its key.
+//! - The home is a file that grows as needed, by default up to 64 GiB ([`Builder::home_size`]).
+//!   [`Database::compact`] gives what is free in it back to the file system.
 //! - There is no online backup, and there are no secondary indexes.
 //! - The file format may still change ([`FORMAT_VERSION`]); `terrace upgrade` converts a database.
 //!

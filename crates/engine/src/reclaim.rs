@@ -27,6 +27,8 @@
 //!   that it was offered with: if it was split meanwhile, all that lies between is looked at. Kinds
 //!   of work are served in turn. A transaction that leaves removed keys behind faster than they are
 //!   purged waits, like one that puts large values faster than they are freed.
+//! - R6: an operation that finds home full waits as long as the task frees something, and is tried
+//!   again ([`Reclaim::frees_more`]). It doesn't wait for garbage that its own transaction holds up.
 
 mod task;
 
@@ -129,6 +131,9 @@ struct Queue {
     is_stopped: bool,
     /// It has met errors for long.
     is_resting: bool,
+    /// How many pieces of work were performed, and whether the last one met an error.
+    performed: u64,
+    has_met_error: bool,
     /// The number of readers of what the task would change.
     pauses: u32,
     /// Leaves found no place: look through the trees once the queue is empty.
@@ -169,6 +174,11 @@ impl Queue {
     /// Neither the task nor a borrower of its turn is at work.
     fn is_idle(&self) -> bool {
         !self.is_busy && !self.is_lent
+    }
+
+    /// Whether anything waits that the task can do at once.
+    fn has_work(&self) -> bool {
+        self.is_busy || self.is_lent || self.has_others() || !self.order.is_empty()
     }
 
     fn has_others(&self) -> bool {
@@ -225,6 +235,13 @@ impl Queue {
             _ => drop(self.sweeps.remove(&tree)),
         }
     }
+}
+
+/// An operation that found home full, and waits for space.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceWait {
+    /// How much had been reclaimed when it was last tried, and when to give up.
+    tried: Option<(u64, Nanos)>,
 }
 
 /// The queue of the reclaim task.
@@ -319,6 +336,41 @@ impl Reclaim {
             };
             if goes_on || dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
                 return;
+            }
+        }
+    }
+
+    /// Called after home was full for an operation of `txn`, without latches: waits until the task
+    /// has done a piece of work since the last call, `limit` at most in all. Returns whether the
+    /// operation is to be tried again: the first time it is, since what was being freed may be free
+    /// by now. False if the task has nothing to do, or nothing before `txn` ends, if it meets errors
+    /// itself, or has done nothing for a second.
+    #[cold]
+    pub(crate) fn frees_more(&self, txn: TxnId, wait: &mut SpaceWait, limit: Nanos) -> bool {
+        let (tried, until) = match wait.tried {
+            Some((tried, until)) => (Some(tried), until),
+            None => (None, now().saturating_add(limit)),
+        };
+        let deadline = until.min(now().saturating_add(PACE));
+        loop {
+            let seen = self.idle.seen();
+            {
+                let queue = self.queue.lock();
+                if tried.is_none_or(|tried| queue.performed > tried) {
+                    wait.tried = Some((queue.performed, until));
+                    return true;
+                }
+                let blocked_until = self.blocked_until.load(Ordering::Acquire);
+                // One that has not written yet has no number, and holds nothing up.
+                let is_free_to_end = txn == TxnId(0) || blocked_until < txn.0;
+                let will_free = !queue.blocked.is_empty() && is_free_to_end;
+                let is_futile = queue.goes_on_alone() || queue.has_met_error;
+                if is_futile || !(queue.has_work() || will_free) {
+                    return false;
+                }
+            }
+            if dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
+                return false;
             }
         }
     }
@@ -471,6 +523,8 @@ impl Reclaim {
         let blocked = {
             let mut queue = self.queue.lock();
             queue.is_busy = false;
+            queue.has_met_error = performed.is_err();
+            queue.performed += u64::from(performed.is_ok());
             if queue.turns_wanted > 0 {
                 self.turn.notify_all();
             }

@@ -26,6 +26,7 @@ use crate::btree::Leaves;
 use crate::change::Change;
 use crate::leaf_room::{LeafRoom, RowHash};
 use crate::log::Log;
+use crate::reclaim::SpaceWait;
 use crate::versions::{Record, View};
 use crate::{Error, LockMode, LockOutcome, LockRequest, TreeId};
 
@@ -125,6 +126,12 @@ pub(crate) trait Writer: Reader {
 
     /// A large value of `tree`, of `bytes`, waits to be freed once this transaction has ended.
     fn gave_up(&mut self, _tree: TreeId, _bytes: u64) {}
+
+    /// Home was full. Waits while the reclaim task has something to free, without latches, and
+    /// returns whether to try again.
+    fn waits_for_space(&mut self, _wait: &mut SpaceWait) -> bool {
+        false
+    }
 
     /// What unfinished transactions keep free in leaves.
     fn leaf_room(&self) -> &LeafRoom;

@@ -41,6 +41,7 @@ pub use durability::doublewrite::{
 pub use durability::flush::BulkLoad;
 pub use durability::home_versions::home_versions;
 pub use error::{PoolError, Stop, Tier};
+pub use flow::straight::Latched;
 pub use memory::frames::Peek;
 pub use memory::guard::{Dirtied, PageMut, PageRef};
 pub use memory::loading::Redo;

@@ -21,7 +21,7 @@ pub use record::{RecordAt, RecordOptions};
 pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteName};
 pub use restart::{EventName, Hardening, Models, RestartBench, WorkloadName};
 pub use steady::{Steady, SteadyWorkload};
-pub use stored::{Dump, Load, NewDatabase, Stored, StoredAt, Upgrade};
+pub use stored::{Compact, Dump, Load, NewDatabase, Stored, StoredAt, Upgrade};
 pub use torture::{Life, Torture};
 pub use tpch::TpchBench;
 pub use trace::{
@@ -76,7 +76,7 @@ pub enum Command {
     /// Show a database's format, tables, sizes and flash tier; changes nothing
     Stat(Stored),
     /// Give the room that a database does not use back to the file system
-    Compact(Stored),
+    Compact(Compact),
     /// Save a database, or what can be read of a damaged one, as a stream of bytes
     Dump(Dump),
     /// Make a database from a dump

@@ -44,6 +44,19 @@ pub struct StoredAt {
     pub dram: Size,
 }
 
+/// Steps of a compaction are logged. If it is killed, the next opening needs a limit of the log that
+/// is not lower than this one.
+#[derive(Args)]
+pub struct Compact {
+    #[command(flatten)]
+    pub shown: Shown,
+    #[command(flatten)]
+    pub at: StoredAt,
+    /// How long the log may get [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = log_max)]
+    pub log_max: Option<u64>,
+}
+
 /// The dump goes to standard output, reports of losses to standard error. Exit status: 0 if
 /// everything was saved; 1 if not, and what was written does not load. With --salvage: 3 if
 /// something was lost, 1 if nothing could be saved.

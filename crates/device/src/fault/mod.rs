@@ -158,7 +158,8 @@ impl Device for FaultyDevice {
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
         requests.iter().for_each(|request| request.validate(self.below.len()));
         let first = &requests[0];
-        let fate = match self.dice.lock().decide(Some(first.op)) {
+        let verdict = self.dice.lock().decide(Some(first.op));
+        let fate = match verdict {
             Verdict::Well if self.is_bad(requests) => Verdict::Fails(libc::EIO),
             fate => fate,
         };

@@ -239,7 +239,8 @@ impl Device for SimDevice {
     }
 
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
-        match self.service.lock().faults.is_full(offset + len) {
+        let is_full = self.service.lock().faults.is_full(offset + len);
+        match is_full {
             true => Err(io::ErrorKind::StorageFull.into()),
             false => Ok(()),
         }

@@ -243,7 +243,8 @@ impl Builder {
     /// Size of the home file in bytes. It is reserved when the database is created, or opened with
     /// a larger size than it has, so that a full disk is noticed then. By default the home is a
     /// sparse file that grows a few MiB at a time, up to 64 GiB. When its file system is full,
-    /// transactions that need space fail with `HomeFull`, and no others. A home never shrinks. If
+    /// transactions that need space fail with `HomeFull`, and no others. The file keeps its length;
+    /// [`Database::compact`] gives the space of free pages back. If
     /// its file or block device has become larger, all of it is used.
     #[must_use]
     pub fn home_size(mut self, bytes: u64) -> Builder {
@@ -265,8 +266,8 @@ impl Builder {
     /// recovery may exceed it, and the doublewrite area, of up to 8 MiB, comes on top. A log that
     /// was created with [`Builder::log_size`], or is a block device, keeps its size.
     ///
-    /// It bounds a transaction, and so a value: the records of one transaction and of its rollback
-    /// may fill half of it. Checkpoints are taken when the log is half as long as it may get. If
+    /// It bounds a transaction: the records of one transaction and of its rollback may fill half of
+    /// it. Values of 1 MiB and more are not logged. Checkpoints are taken when the log is half as long as it may get. If
     /// the file system has no room for growth, the log is full at the length that it has:
     /// transactions wait, or fail with `LogFull`, and no others.
     #[must_use]

@@ -300,7 +300,11 @@ impl Core {
 
     /// The error with its names and paths.
     pub(crate) fn explain(&self, error: Error) -> Error {
-        self.context.borrow().engine().explain(error)
+        match self.context.try_borrow() {
+            Ok(context) => context.engine().explain(error),
+            // Within another operation: it goes without names.
+            Err(_) => error,
+        }
     }
 
     /// Checks that bytes of `tree` were decoded.
@@ -342,20 +346,22 @@ impl Core {
         mut work: impl FnMut(&mut Context) -> Result<Step<T>, Error>,
     ) -> Result<T, Error> {
         self.run(|context| {
-            context.begin_operation(bytes)?;
-            let done = loop {
-                match work(context) {
-                    Ok(Step::Done(value)) => break Ok(value),
-                    Ok(Step::Wait(request)) => {
-                        if let Err(error) = context.wait_for(request) {
-                            break Err(error);
+            context.with_space(|context| {
+                context.begin_operation(bytes)?;
+                let done = loop {
+                    match work(context) {
+                        Ok(Step::Done(value)) => break Ok(value),
+                        Ok(Step::Wait(request)) => {
+                            if let Err(error) = context.wait_for(request) {
+                                break Err(error);
+                            }
                         }
+                        Err(error) => break Err(error),
                     }
-                    Err(error) => break Err(error),
-                }
-            };
-            context.end_operation();
-            done
+                };
+                context.end_operation();
+                done
+            })
         })
     }
 }

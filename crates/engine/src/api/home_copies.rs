@@ -4,7 +4,10 @@
 //! - C2: of a page that is newer in memory or on flash home has an older whole copy, or none that
 //!   was ever written, for redo to begin from. Where flash is a part of the database it may be
 //!   anything: what is on flash takes its place.
+//! - C3: a page of a large value that is not finished may be anything: it is not written yet, and
+//!   nothing leads to it.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
 use terrace_device::read;
@@ -31,16 +34,30 @@ impl Database {
         let engine = self.engine();
         engine.check_beginning()?;
         engine.check_running()?;
-        let mut damaged = Vec::new();
-        let looked = engine.trees.space.pages_in_use(|page| {
-            if !is_sound_at_home(engine, page)? {
-                damaged.push(page);
+        let found = unsound(engine, |_| true).and_then(|found| match found.is_empty() {
+            true => Ok(found),
+            // What was such a page a moment ago may be finished by now, or free.
+            false => {
+                let waiting = engine.trees.waiting_runs()?;
+                let found = BTreeSet::from_iter(found);
+                let waits = |page: &PageId| waiting.iter().any(|run| run.contains(&page.0));
+                unsound(engine, |page| found.contains(page) && !waits(page))
             }
-            Ok::<_, Error>(())
         });
-        looked.map_err(|error| engine.explain(error))?;
-        Ok(damaged)
+        found.map_err(|error| engine.explain(error))
     }
+}
+
+/// The pages in use of which home's copy is bad, among those that `is_asked`.
+fn unsound(engine: &Engine, is_asked: impl Fn(&PageId) -> bool) -> Result<Vec<PageId>, Error> {
+    let mut found = Vec::new();
+    engine.trees.space.pages_in_use(|page| {
+        if is_asked(&page) && !is_sound_at_home(engine, page)? {
+            found.push(page);
+        }
+        Ok::<_, Error>(())
+    })?;
+    Ok(found)
 }
 
 /// Whether home's copy of `page` is what it must be.

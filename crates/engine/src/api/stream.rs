@@ -2,7 +2,7 @@
 //!
 //! - S1: a value of `HOME_FIRST_MIN` bytes or more is written home before its record is; a shorter
 //!   one is put as a whole when its writer is finished.
-//! - S2: what a writer has written is seen by nobody before it is finished.
+//! - S2: no transaction sees what a writer has written before it is finished.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -31,6 +31,8 @@ pub(super) fn put(
     {
         return Ok(existed);
     }
+    // Before it is written.
+    core.run(|_| tree.check_sizes(key, &[]))?;
     let mut unfinished = begin(core, tree)?;
     write(core, tree, &mut unfinished, value, value.len())?;
     finish(core, tree, &mut unfinished)?;
@@ -54,7 +56,10 @@ fn decided(core: &Core, tree: &Tree, key: &[u8], put: Put) -> Result<Option<bool
     Ok(is_for_nothing(is_there).then_some(is_there))
 }
 
+/// The table is locked as for writing some of its rows: a check, which reads all of its pages, waits
+/// for the transaction, and it for the check.
 fn begin(core: &Core, tree: &Tree) -> Result<Unfinished, Error> {
+    core.run(|context| context.lock_to_write(tree.id()))?;
     core.change(HOME_FIRST_OPERATION, |context| tree.begin_runs(context).map(Step::Done))
 }
 
@@ -87,8 +92,13 @@ fn finish(core: &Core, tree: &Tree, unfinished: &mut Unfinished) -> Result<(), E
 /// Writes a value as its bytes come: [`Table::writer`](crate::Table::writer) begins it. The value
 /// may be larger than memory: a MiB of it is in memory at a time, and the log has only where it is.
 ///
-/// Nobody sees anything of the value before [`ValueWriter::finish`]. A writer that is dropped
-/// before that leaves nothing behind: its space is free again once its transaction has ended.
+/// No transaction sees anything of the value before [`ValueWriter::finish`]. A writer that is dropped
+/// before that leaves nothing behind: its space is free again once its transaction has ended. A
+/// savepoint that is rolled back to changes nothing of a value that is not finished.
+///
+/// [`Database::write`](crate::Database::write) may run its closure again: one that copies from a
+/// reader must begin at its beginning then. A transaction of
+/// [`Database::begin_write`](crate::Database::begin_write) is never run again.
 ///
 /// # Examples
 ///
@@ -117,6 +127,8 @@ pub struct ValueWriter<'t> {
     /// Bytes that are not written yet.
     buffer: Vec<u8>,
     unfinished: Option<Unfinished>,
+    /// An error after which it isn't known how much of what was pushed is in the value.
+    failed: Option<Error>,
 }
 
 impl<'t> ValueWriter<'t> {
@@ -127,7 +139,7 @@ impl<'t> ValueWriter<'t> {
         key: Vec<u8>,
     ) -> ValueWriter<'t> {
         let tree = Arc::clone(tree);
-        ValueWriter { core, tree, name, key, buffer: Vec::new(), unfinished: None }
+        ValueWriter { core, tree, name, key, buffer: Vec::new(), unfinished: None, failed: None }
     }
 
     /// Bytes that were written so far.
@@ -144,15 +156,24 @@ impl<'t> ValueWriter<'t> {
     ///
     /// # Errors
     ///
-    /// Those of `Table::insert`; after one but `ValueTooLong` the transaction can only be rolled
-    /// back.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+    /// Those of `Table::insert`. After one, but `ValueTooLong`, the writer returns it again, and
+    /// cannot be finished.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.check_failed()?;
         let len = self.len() + bytes.len() as u64;
         if len > VALUE_MAX as u64 {
             let too_long =
                 Error::ValueTooLong { table: self.tree.id().into(), len, max: VALUE_MAX as u64 };
             return Err(self.core.explain(too_long));
         }
+        self.take(bytes).inspect_err(|error| self.failed = Some(error.clone()))
+    }
+
+    fn check_failed(&self) -> Result<(), Error> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
             let room = HOME_FIRST_MIN - self.buffer.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
@@ -181,8 +202,9 @@ impl<'t> ValueWriter<'t> {
     ///
     /// # Errors
     ///
-    /// Those of `Table::insert`.
+    /// Those of `Table::insert`, and that of a `push` before.
     pub fn finish(mut self) -> Result<(), Error> {
+        self.check_failed()?;
         self.core.check_table(&self.tree, self.name)?;
         self.core.emptied.borrow_mut().put(self.tree.id(), &self.key);
         if self.unfinished.is_none() {

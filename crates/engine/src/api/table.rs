@@ -555,7 +555,9 @@ impl<'t, K: Key> Table<'t, K, &'static [u8], WriteTransaction> {
     pub fn writer(&mut self, key: K::View<'_>) -> Result<ValueWriter<'t>, Error> {
         let mut bytes = Vec::new();
         K::encode(&key, &mut bytes);
-        Ok(ValueWriter::new(self.live()?, &self.tree, self.name, bytes))
+        let core = self.live()?;
+        self.tree.check_sizes(&bytes, &[]).map_err(|error| core.explain(error))?;
+        Ok(ValueWriter::new(core, &self.tree, self.name, bytes))
     }
 }
 

@@ -26,7 +26,8 @@
 //!     72      the bytes
 //! ```
 //!
-//! **Stamps.** A value's stamp is where the log ended when it was put. A page is freed, and used
+//! **Stamps.** A value's stamp is where the log ended when it was put, or a little more, so that no
+//! other value that is put then has the same. A page is freed, and used
 //! again, by logged changes only, so no page ever had the same stamp twice: a page that a device
 //! brought back from an older state is distinguished from the one that was written last, whether
 //! its value is read or freed.
@@ -53,7 +54,7 @@ use super::descend::Seek;
 use super::header::Header;
 use super::node::{CELL_MAX, LEAF_CELL, OVERFLOW, SLOT};
 use crate::change::{BODY_AT, Change, FREE};
-use crate::reclaim::Progress;
+use crate::reclaim::{Progress, SpaceWait};
 use crate::space::{EXTENT_PAGES, Purpose};
 use crate::writer::{Undo, Writer};
 use crate::{Error, TreeId};
@@ -297,23 +298,21 @@ impl Tree {
     ) -> Result<(), Error> {
         let mut rest = &value[..value.len() - tail_len(key, value)];
         let mut tail = None;
+        let mut wait = SpaceWait::default();
+        let mut batch = BATCH;
         while !rest.is_empty() {
-            let pages = rest.len().div_ceil(DATA_MAX).min(BATCH);
+            let pages = rest.len().div_ceil(DATA_MAX).min(batch);
             let (chunk, after) = rest.split_at((pages * DATA_MAX).min(rest.len()));
-            let last = match self.append_pages(w, (key, stamp), tail, chunk, pages as u32) {
+            match self.append_pages(w, (key, stamp), tail, chunk, pages as u32) {
                 // Home may be too full for a whole batch in one extent.
-                Err(Error::HomeFull { .. }) if pages > 1 => {
-                    let (chunk, after) = rest.split_at(DATA_MAX);
-                    let last = self.append_pages(w, (key, stamp), tail, chunk, 1)?;
-                    rest = after;
-                    last
-                }
+                Err(Error::HomeFull { .. }) if pages > 1 => batch = 1,
+                Err(Error::HomeFull { .. }) if w.waits_for_space(&mut wait) => {}
                 appended => {
+                    tail = Some(appended?);
                     rest = after;
-                    appended?
+                    batch = BATCH;
                 }
-            };
-            tail = Some(last);
+            }
         }
         Ok(())
     }

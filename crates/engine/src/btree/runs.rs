@@ -1,4 +1,4 @@
-//! Large values whose pages go home first: of them the log has only where they are.
+//! Large values whose pages go home first: the log has only where they are.
 //!
 //! ```text
 //! record -> list (a chain of overflow pages, logged) -> runs of raw pages (not logged)
@@ -24,7 +24,7 @@
 //!
 //! - R1: from its first page on the list waits to be freed, as if this transaction had given it up.
 //!   So whatever ends the transaction before `put`, a crash included, has its pages freed; and
-//!   nobody frees them while it is open. After `put` it is as with any large value: the record, or
+//!   they are not freed while it is open. After `put` it is as with any large value: the record, or
 //!   its undo, leads to the list.
 //! - R2: a page is listed before it is written, and `Renew` is logged, durably, before it is
 //!   written and after its copy on flash was made void: an opening neither redoes what the page was
@@ -32,6 +32,8 @@
 //! - R3: home was synced before a record refers to the pages. So what is committed is there.
 //! - R4: the list changes under the latch of its page, then the map is latched; as in `overflow`,
 //!   the header before both.
+
+use std::ops::Range;
 
 use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, kind, lsn, set_kind};
 use terrace_pool::{Mutation, PageMut, PoolError};
@@ -57,6 +59,8 @@ const RUN_MAX: u64 = 64;
 /// Pages that are latched, and written, at once: a part of what memory has, and no more than this.
 const BATCH_MAX: u32 = 512;
 const BATCH_ONE_IN: u32 = 8;
+/// Pages of lists that are looked at, at most: those of 500 TiB.
+const LISTS_MAX: u32 = 1 << 24;
 /// Pages that a reader asks for at once.
 const READ_PAGES: u64 = 64;
 
@@ -71,6 +75,11 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// The numbers of its pages.
+    fn numbers(&self) -> Range<u64> {
+        self.first.0..self.first.0.saturating_add(u64::from(self.pages))
+    }
+
     fn encode(&self) -> [u8; ENTRY] {
         let mut bytes = [0; ENTRY];
         bytes[..8].copy_from_slice(&self.first.0.to_le_bytes());
@@ -214,8 +223,10 @@ impl Tree {
             self.take_run(w, value, hint)?;
         }
         let (entry_at, run) = value.filling.expect("just taken");
-        let most = BATCH_MAX.min(self.pool.frames() / BATCH_ONE_IN).max(1);
-        let count = most.min(run.pages - run.written) as usize;
+        let wanted = BATCH_MAX.min(self.pool.frames() / BATCH_ONE_IN).max(1);
+        // Until they are home.
+        let latched = self.pool.latched_ahead(wanted.min(run.pages - run.written));
+        let count = latched.pages() as usize;
         let bytes = &bytes[..bytes.len().min(count * RAW_DATA)];
         let (pages, written) = self.write_batch(w, value, (entry_at, run), bytes)?;
         value.filling = Some((entry_at, Run { written: run.written + pages, ..run }));
@@ -377,6 +388,41 @@ impl Tree {
         Ok(Progress::More)
     }
 
+    /// The pages that page `id` lists, if it is a whole list of them.
+    pub(super) fn listed_in(&self, id: PageId) -> Vec<Range<u64>> {
+        let Ok(page) = self.pool.read(id) else { return Vec::new() };
+        let Ok(link) = self.link(id, &page) else { return Vec::new() };
+        runs_in(&page, &link).map(|run| run.numbers()).collect()
+    }
+
+    /// Appends to `out` the pages of values that are not finished, or wait to be freed. The list of
+    /// them may change meanwhile: it is read as far as it makes sense.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(crate) fn waiting_runs(&self, out: &mut Vec<Range<u64>>) -> Result<(), Error> {
+        let mut head = self.header_fields()?.pending_first;
+        let (mut next, mut after) = (head, PageId(0));
+        // A list that is damaged may be a ring.
+        for _ in 0..LISTS_MAX {
+            if next == PageId(0) {
+                (head, next) = (after, after);
+            }
+            if next == PageId(0) {
+                break;
+            }
+            let page = self.pool.read(next)?;
+            let Ok(link) = self.link(next, &page) else { break };
+            if next == head {
+                after = link.after;
+            }
+            out.extend(runs_in(&page, &link).map(|run| run.numbers()));
+            next = if link.lists { link.next } else { PageId(0) };
+        }
+        Ok(())
+    }
+
     /// Where the value of `reference`, in the leaf `leaf`, is.
     ///
     /// # Errors
@@ -415,7 +461,10 @@ impl Tree {
     pub(super) fn check_raw(&self, id: PageId, page: &PageBuf, stamp: u64) -> Result<(), Error> {
         let found = u64::from_le_bytes(page[STAMP_AT..STAMP_AT + 8].try_into().expect("eight"));
         if kind(page) != Some(PageKind::Raw) || found != stamp {
-            return Err(Tree::corrupt(id, "it should be a part of a large value, of this day"));
+            return Err(Tree::corrupt(
+                id,
+                "it should be a part of a large value, but is of another or of an older version of it",
+            ));
         }
         Ok(())
     }
@@ -457,7 +506,7 @@ impl Tree {
         let pages = pages.ok_or_else(no_page)?;
         if pages.len() > 1 {
             self.pool.prefetch(&pages);
-            // Who reads on finds the next ones on their way.
+            // The next read finds its pages on their way.
             if let Some(next) = value.page(last + 1) {
                 let is_beside = |at: &u64| value.page(last + 1 + at) == Some(next.plus(*at));
                 let count = (0..READ_PAGES).take_while(is_beside).count();

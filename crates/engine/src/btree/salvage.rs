@@ -21,6 +21,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::io;
+use std::ops::Range;
 
 use terrace_page::{PageBuf, PageId, lsn};
 
@@ -351,13 +352,31 @@ impl Walk<'_, '_> {
     /// All whole leaves that may be the tree's.
     fn find_strays(&self) -> Vec<Stray> {
         let mut strays: Vec<Stray> = Vec::new();
+        let mut listed: Vec<Range<u64>> = Vec::new();
         self.tree.space.claims_of(self.tree.id, |id, claim| {
-            let Ok(page) = self.tree.whole_node(id) else { return };
+            let Ok(page) = self.tree.whole_node(id) else {
+                return listed.extend(self.tree.listed_in(id));
+            };
             let node = Node::open(&page).expect("checked");
             if node.is_leaf() {
                 let (lower, upper) = (node.lower().to_vec(), node.upper().map(<[u8]>::to_vec));
                 strays.push(Stray { page: id, lsn: lsn(&page).0, lower, upper, claim });
             }
+        });
+        // A large value may have these pages, and a power cut may have come before they were
+        // written: then home still has what they were before.
+        listed.sort_by_key(|pages| pages.start);
+        let mut end = 0;
+        for pages in &mut listed {
+            end = pages.end.max(end);
+            pages.end = end;
+        }
+        let is_listed = |page: PageId| {
+            let before = listed.partition_point(|pages| pages.start <= page.0);
+            before > 0 && listed[before - 1].end > page.0
+        };
+        strays.iter_mut().filter(|stray| is_listed(stray.page)).for_each(|stray| {
+            stray.claim = Claim::Unknown;
         });
         strays.sort_by(|a, b| a.lower.cmp(&b.lower));
         strays

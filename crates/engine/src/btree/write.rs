@@ -106,7 +106,7 @@ enum Attempt {
 
 impl Tree {
     /// Checks that a key and a value can be stored.
-    pub(super) fn check_sizes(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub(crate) fn check_sizes(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if key.len() > KEY_MAX {
             let (table, len) = (self.id().into(), key.len());
             return Err(Error::KeyTooLong { table, len, max: KEY_MAX });

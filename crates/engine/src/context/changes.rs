@@ -1,6 +1,7 @@
 //! Changes of pages by a transaction: each one logged, with what undoes it, then applied.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, kind, lsn};
 use terrace_pool::PageMut;
@@ -13,6 +14,7 @@ use crate::leaf_room::{LeafRoom, RowHash};
 use crate::lock::{Modes, Resource};
 use crate::log::record::{Pieces, undo_difference, undo_writer};
 use crate::log::{Appended, Log, Room};
+use crate::reclaim::SpaceWait;
 use crate::trees::CATALOG;
 use crate::versions::{Record, Row, Toward, Writing};
 use crate::writer::{Nested, Undo, Writer};
@@ -247,7 +249,11 @@ impl Writer for Context {
     }
 
     fn stamp(&self) -> u64 {
-        self.engine.log.end().0
+        let end = self.engine.log.end().0;
+        let next = |last: u64| Some(end.max(last + 1));
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let last = self.engine.stamp.fetch_update(set, fetch, next).expect("there is a next one");
+        end.max(last + 1)
     }
 
     fn gave_up(&mut self, tree: TreeId, bytes: u64) {
@@ -255,6 +261,13 @@ impl Writer for Context {
             Some((_, known)) => *known += bytes,
             None => self.buffers.gave_up.push((tree, bytes)),
         }
+    }
+
+    fn waits_for_space(&mut self, wait: &mut SpaceWait) -> bool {
+        // A rollback has its space (`Purpose::Undo`), and the reclaim task cannot wait for itself.
+        self.mode == Mode::Forward
+            && self.works_for == TxnId(0)
+            && self.engine.reclaim.frees_more(self.txn, wait, self.lock_timeout)
     }
 
     fn leaf_room(&self) -> &LeafRoom {

@@ -84,8 +84,11 @@ impl Context {
     ///
     /// As `wait_for`.
     pub(crate) fn lock_intent(&mut self, tree: TreeId) -> Result<(), Error> {
+        self.lock_with_intent(tree, Modes::TABLE_INTENT_READ)
+    }
+
+    fn lock_with_intent(&mut self, tree: TreeId, modes: Modes) -> Result<(), Error> {
         let Some(owner) = &self.owner else { return Ok(()) };
-        let modes = Modes::TABLE_INTENT_READ;
         if self.buffers.tables.get(tree).is_some_and(|table| table.modes.covers(modes)) {
             return Ok(());
         }
@@ -95,6 +98,15 @@ impl Context {
         }
         self.note(tree, resource, modes);
         Ok(())
+    }
+
+    /// Locks a table as for writing some of its keys, waiting for others.
+    ///
+    /// # Errors
+    ///
+    /// As `wait_for`.
+    pub(crate) fn lock_to_write(&mut self, tree: TreeId) -> Result<(), Error> {
+        self.lock_with_intent(tree, Modes::TABLE_INTENT_WRITE)
     }
 
     /// Locks a whole table, waiting for others.

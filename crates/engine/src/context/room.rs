@@ -23,8 +23,9 @@ use crate::btree::{OVERFLOW, old};
 use crate::change::Change;
 use crate::log::record::Draft;
 use crate::log::{Appended, Room};
+use crate::reclaim::SpaceWait;
 use crate::versions::{UndoList, Writing};
-use crate::writer::Undo;
+use crate::writer::{Undo, Writer};
 
 /// Operations of at least this many bytes put large values: they wait for the reclaim task if it is
 /// behind.
@@ -115,6 +116,30 @@ impl Context {
             self.engine.checkpoint_wanted.notify_all();
         }
         Ok(())
+    }
+
+    /// Runs `work`, an operation from its reservation on, and again if home was full while the
+    /// reclaim task had something to free. What has changed a row is not run again.
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`.
+    pub(crate) fn with_space<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Context) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut wait = SpaceWait::default();
+        loop {
+            let before = self.rollback_room;
+            let worked = work(self);
+            if !matches!(worked, Err(Error::HomeFull { .. })) {
+                return worked;
+            }
+            let is_as_before = self.nested == 0 && self.rollback_room == before;
+            if !is_as_before || !self.waits_for_space(&mut wait) {
+                return worked;
+            }
+        }
     }
 
     /// Whether `txn` is this transaction, or the one on whose behalf it works.

@@ -238,7 +238,8 @@ impl LockTable {
         resource: Resource,
         modes: Modes,
     ) -> Result<bool, Error> {
-        match self.part(resource).lock().acquire(resource, owner.id, modes) {
+        let acquired = self.part(resource).lock().acquire(resource, owner.id, modes);
+        match acquired {
             Acquired::Granted => Ok(true),
             Acquired::Busy => Ok(false),
             Acquired::Full => Err(Error::TooManyLocks),

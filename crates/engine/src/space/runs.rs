@@ -70,7 +70,8 @@ impl Space {
 
     /// Where the part of home ends that was in use since the database was opened, or before.
     fn used_end(&self) -> Result<u64, Error> {
-        if let Some(end) = self.hints.lock().used_end {
+        let known = self.hints.lock().used_end;
+        if let Some(end) = known {
             return Ok(end);
         }
         let mut end = 0;

@@ -1,5 +1,6 @@
 //! What the reclaim task does in trees: a piece at a time, each step a transaction of its own.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use terrace_page::PageId;
@@ -135,6 +136,17 @@ impl Trees {
         self.dropped.lock().remove(&tree);
         self.alone(engine, |context| self.catalog.remove(context, &key, None).map(done))?;
         Ok(Progress::Done)
+    }
+
+    /// The pages of large values that are not finished, or wait to be freed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(crate) fn waiting_runs(&self) -> Result<Vec<Range<u64>>, Error> {
+        let mut runs = Vec::new();
+        self.all().iter().try_for_each(|tree| tree.waiting_runs(&mut runs))?;
+        Ok(runs)
     }
 
     /// Looks through all trees for garbage.

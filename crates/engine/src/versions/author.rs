@@ -1,4 +1,4 @@
-//! Who has made a change, for those who ask whether a snapshot sees it.
+//! The transaction that made a change: whether a snapshot sees the change depends on it.
 
 use std::sync::Arc;
 

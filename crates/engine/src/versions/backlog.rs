@@ -130,7 +130,7 @@ impl Lane {
     }
 
     /// The transaction of `fate` has ended. Says so beside its last changes, if they are here, so
-    /// that nobody else has its fate, and its memory serves the next one.
+    /// that nothing else refers to its fate, and its memory serves the next one.
     pub(super) fn settle(&mut self, fate: &Arc<Fate>) {
         const LAST: usize = 16;
         for waiting in self.waiting.iter_mut().rev().take(LAST) {

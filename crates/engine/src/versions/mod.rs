@@ -347,18 +347,26 @@ impl Versions {
         (self.bytes_max / ONE_IN).clamp(MIN, MAX) as usize
     }
 
-    /// Whoever has a leaf latched that has this LSN finds the versions of its rows then.
+    /// After this, a task that has a leaf latched that has this LSN finds the versions of its rows.
     #[inline]
     fn sort_in_for(&self, lsn: Lsn) {
         if !self.backlog.is_sorted(lsn) && !self.mutations.has(Mutation::LookBeforeSorting) {
-            self.sort_in();
+            self.sort_in_up_to(Some(lsn));
         }
     }
 
     /// Puts all changes that wait to the parts.
-    #[cold]
     fn sort_in(&self) {
+        self.sort_in_up_to(None);
+    }
+
+    /// As `sort_in`, unless another task has done it for this LSN meanwhile.
+    #[cold]
+    fn sort_in_up_to(&self, lsn: Option<Lsn>) {
         let mut cut = self.backlog.hold();
+        if lsn.is_some_and(|lsn| self.backlog.is_sorted(lsn)) {
+            return;
+        }
         self.backlog.cut(&mut cut, || self.log.end());
         let (before, horizon) = (cut.memory(), self.horizon());
         cut.lanes().for_each(|lane| lane.drop_seen(horizon.first()));

@@ -56,6 +56,8 @@ pub(crate) struct Memory {
     pub(crate) frames_wanted: Signal,
     /// Runs that are being read ahead.
     pub(crate) read_aheads: AtomicU32,
+    /// Pages that tasks may latch for what goes straight home.
+    pub(crate) latched_ahead: AtomicU32,
     /// Batches on their way out, and pages on their way in.
     working: AtomicU32,
     pub(crate) misses: SampledMisses,
@@ -81,6 +83,7 @@ impl Memory {
             fetches: FetchHistory::default(),
             frames_wanted: Signal::new(),
             read_aheads: AtomicU32::new(0),
+            latched_ahead: AtomicU32::new(0),
             working: AtomicU32::new(0),
             misses: SampledMisses::new(),
             observer,
