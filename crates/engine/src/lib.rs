@@ -82,8 +82,8 @@
 //! - An encoded key has at most 1,024 bytes, a value at most 1 GiB.
 //! - The log records of a transaction may fill at most half of the log's limit
 //!   ([`Builder::log_max`]). Values of 1 MiB and more are not logged, others are.
-//! - Rows of up to 4,040 bytes share pages. What is longer has pages of its own; the last bytes of a
-//!   value of up to 16 pages are with its key.
+//! - Rows of up to 4,040 bytes share pages. Longer ones have pages of their own; the last bytes of
+//!   a value of up to 16 pages are with its key.
 //! - The home is a file that grows as needed, by default up to 64 GiB ([`Builder::home_size`]).
 //!   [`Database::compact`] gives what is free in it back to the file system.
 //! - There is no online backup, and there are no secondary indexes.

@@ -484,57 +484,6 @@ fn the_log_has_little_of_a_large_value() {
     world.run(run).expect("nobody waits for ever");
 }
 
-/// Threads put, replace and read large values of the same keys, and roll back.
-#[test]
-fn threads_see_whole_values() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("db");
-    let builder = Database::builder()
-        .memory(4 * MIB)
-        .design(designs::find("lc").expect("a row of the table"))
-        .flash(folder.path().join("flash"), 8 * MIB);
-    let db = builder.clone().create(&path).expect("a new path");
-    db.write(|txn| txn.open_table(FILES).map(drop)).expect("made");
-    let is_whole = |bytes: &[u8]| bytes.iter().all(|byte| *byte == bytes[0]);
-    std::thread::scope(|scope| {
-        for me in 0..3 {
-            let db = &db;
-            scope.spawn(move || {
-                let mut prng = Prng::from_seed(me);
-                for round in 0..25 {
-                    let key = prng.below(3);
-                    let value = vec![(round * 3 + me) as u8; (MIB + prng.below(2 * MIB)) as usize];
-                    let rolls_back = prng.below(4) == 0;
-                    if rolls_back {
-                        let txn = db.begin_write().expect("no error");
-                        let mut files = txn.open_table(FILES).expect("no error");
-                        // Another one may have the key, or this one the other's.
-                        let _put = files.insert(key, &value);
-                        drop(txn);
-                    } else {
-                        db.write(|txn| txn.open_table(FILES)?.insert(key, &value)).expect("room");
-                    }
-                    let txn = db.begin_read().expect("no error");
-                    let files = txn.open_table(FILES).expect("no error");
-                    for key in 0..3 {
-                        if let Some(value) = files.get(key).expect("no error") {
-                            assert!(is_whole(value.value()), "key {key}");
-                        }
-                    }
-                }
-            });
-        }
-    });
-    db.check().expect("whole");
-    db.close().expect("closed");
-    let db = builder.open(&path).expect("its own");
-    db.check().expect("whole");
-    let txn = db.begin_read().expect("no error");
-    for entry in txn.open_table(FILES).expect("no error").range(..).expect("no error") {
-        assert!(is_whole(entry.expect("no error").value()));
-    }
-}
-
 /// The bug: bytes that a writer could not write were in its buffer nevertheless; pushed once more,
 /// they were in the value twice. And one that was too long panicked within another operation.
 #[test]

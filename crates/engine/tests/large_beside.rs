@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use terrace_rt::Prng;
+
 use terrace::{
     Builder, Checkpoints, Database, Durability, Error, FlashRole, Nanos, TableDef, designs,
 };
@@ -105,7 +107,7 @@ fn a_check_beside_writers_of_large_values_finds_no_damage() {
     });
 }
 
-/// The bug: pages that were taken for a value, and not written yet, were told to be damaged at home.
+/// The bug: pages that were taken for a value, and not written yet, were said to be damaged.
 #[test]
 fn what_is_not_finished_is_no_damage_at_home() {
     for role in [FlashRole::Cache, FlashRole::Persistent] {
@@ -161,4 +163,55 @@ fn a_large_value_of_a_long_key_takes_no_space() -> Result<(), Error> {
     drop(names);
     txn.commit(Durability::Durable)?;
     db.close()
+}
+
+/// Threads put, replace and read large values of the same keys, and roll back.
+#[test]
+fn threads_see_whole_values() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let builder = Database::builder()
+        .memory(4 * MIB)
+        .design(designs::find("lc").expect("a row of the table"))
+        .flash(folder.path().join("flash"), 8 * MIB);
+    let db = builder.clone().create(&path).expect("a new path");
+    db.write(|txn| txn.open_table(LARGE).map(drop)).expect("made");
+    let is_whole = |bytes: &[u8]| bytes.iter().all(|byte| *byte == bytes[0]);
+    std::thread::scope(|scope| {
+        for me in 0..3 {
+            let db = &db;
+            scope.spawn(move || {
+                let mut prng = Prng::from_seed(me);
+                for round in 0..25 {
+                    let key = prng.below(3);
+                    let value = vec![(round * 3 + me) as u8; (MIB + prng.below(2 * MIB)) as usize];
+                    let rolls_back = prng.below(4) == 0;
+                    if rolls_back {
+                        let txn = db.begin_write().expect("no error");
+                        let mut files = txn.open_table(LARGE).expect("no error");
+                        // Another one may have the key, or this one the other's.
+                        let _put = files.insert(key, &value);
+                        drop(txn);
+                    } else {
+                        db.write(|txn| txn.open_table(LARGE)?.insert(key, &value)).expect("room");
+                    }
+                    let txn = db.begin_read().expect("no error");
+                    let files = txn.open_table(LARGE).expect("no error");
+                    for key in 0..3 {
+                        if let Some(value) = files.get(key).expect("no error") {
+                            assert!(is_whole(value.value()), "key {key}");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    db.check().expect("whole");
+    db.close().expect("closed");
+    let db = builder.open(&path).expect("its own");
+    db.check().expect("whole");
+    let txn = db.begin_read().expect("no error");
+    for entry in txn.open_table(LARGE).expect("no error").range(..).expect("no error") {
+        assert!(is_whole(entry.expect("no error").value()));
+    }
 }

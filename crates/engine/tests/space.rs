@@ -350,7 +350,8 @@ fn an_overflow_page_of_an_older_day_is_told() {
 }
 
 /// What two threads leave behind that push rows at the end of a table each and pop them in front,
-/// while a third one puts this many values of 1 MiB over each other: the bytes in use, again and again.
+/// while a third one puts this many values of 1 MiB over each other: the bytes in use, again
+/// and again.
 fn queues_of_threads(large: u64) -> Vec<u64> {
     let folder = tempfile::tempdir().expect("a folder");
     let builder = Database::builder().memory(32 << 20).log_size(64 << 20).home_size(1 << 30);

@@ -220,7 +220,8 @@ fn measure(db: &Database, config: &Config, world: &World) -> Result<RunResult, E
     if let Some(recording) = &config.recording {
         recording.end();
     }
-    if let Some(error) = floor.failure.lock().take() {
+    let failure = floor.failure.lock().take();
+    if let Some(error) = failure {
         return Err(error);
     }
     let seconds = ended.saturating_sub(begun).as_secs_f64();

@@ -44,8 +44,8 @@ pub struct StoredAt {
     pub dram: Size,
 }
 
-/// Steps of a compaction are logged. If it is killed, the next opening needs a limit of the log that
-/// is not lower than this one.
+/// Steps of a compaction are logged. If it is killed, the next opening needs a limit of the log
+/// that is not lower than this one.
 #[derive(Args)]
 pub struct Compact {
     #[command(flatten)]

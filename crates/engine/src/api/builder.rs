@@ -267,9 +267,9 @@ impl Builder {
     /// was created with [`Builder::log_size`], or is a block device, keeps its size.
     ///
     /// It bounds a transaction: the records of one transaction and of its rollback may fill half of
-    /// it. Values of 1 MiB and more are not logged. Checkpoints are taken when the log is half as long as it may get. If
-    /// the file system has no room for growth, the log is full at the length that it has:
-    /// transactions wait, or fail with `LogFull`, and no others.
+    /// it. Values of 1 MiB and more are not logged. Checkpoints are taken when the log is half as
+    /// long as it may get. If the file system has no room for growth, the log is full at the length
+    /// that it has: transactions wait, or fail with `LogFull`, and no others.
     #[must_use]
     pub fn log_max(mut self, bytes: u64) -> Builder {
         (self.log_max, self.log_bytes) = (Some(bytes), None);

@@ -56,8 +56,8 @@ fn decided(core: &Core, tree: &Tree, key: &[u8], put: Put) -> Result<Option<bool
     Ok(is_for_nothing(is_there).then_some(is_there))
 }
 
-/// The table is locked as for writing some of its rows: a check, which reads all of its pages, waits
-/// for the transaction, and it for the check.
+/// The table is locked as for writing some of its rows: a check, which reads all of its pages,
+/// waits for the transaction, and it for the check.
 fn begin(core: &Core, tree: &Tree) -> Result<Unfinished, Error> {
     core.run(|context| context.lock_to_write(tree.id()))?;
     core.change(HOME_FIRST_OPERATION, |context| tree.begin_runs(context).map(Step::Done))
@@ -92,9 +92,9 @@ fn finish(core: &Core, tree: &Tree, unfinished: &mut Unfinished) -> Result<(), E
 /// Writes a value as its bytes come: [`Table::writer`](crate::Table::writer) begins it. The value
 /// may be larger than memory: a MiB of it is in memory at a time, and the log has only where it is.
 ///
-/// No transaction sees anything of the value before [`ValueWriter::finish`]. A writer that is dropped
-/// before that leaves nothing behind: its space is free again once its transaction has ended. A
-/// savepoint that is rolled back to changes nothing of a value that is not finished.
+/// No transaction sees anything of the value before [`ValueWriter::finish`]. A writer that is
+/// dropped before that leaves nothing behind: its space is free again once its transaction has
+/// ended. A savepoint that is rolled back to changes nothing of a value that is not finished.
 ///
 /// [`Database::write`](crate::Database::write) may run its closure again: one that copies from a
 /// reader must begin at its beginning then. A transaction of

@@ -463,7 +463,7 @@ impl Tree {
         if kind(page) != Some(PageKind::Raw) || found != stamp {
             return Err(Tree::corrupt(
                 id,
-                "it should be a part of a large value, but is of another or of an older version of it",
+                "it is a part of another large value, or of an older version of this one",
             ));
         }
         Ok(())

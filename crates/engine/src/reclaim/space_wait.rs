@@ -1,0 +1,52 @@
+//! How an operation that found home full waits for what is being freed (reclaim.R6).
+
+use std::sync::atomic::Ordering;
+
+use terrace_page::TxnId;
+use terrace_rt::{Nanos, Waited, dead, now};
+
+use super::{PACE, Reclaim};
+
+/// An operation that found home full, and waits for space.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceWait {
+    /// How much had been reclaimed when it was last tried, and when to give up.
+    tried: Option<(u64, Nanos)>,
+}
+
+impl Reclaim {
+    /// Called after home was full for an operation of `txn`, without latches: waits until the task
+    /// has done a piece of work since the last call, `limit` at most in all. Returns whether the
+    /// operation is to be tried again: the first time it is, since what was being freed may be free
+    /// by now. False if the task has nothing to do, or nothing before `txn` ends, if it meets
+    /// errors itself, or has done nothing for a second.
+    #[cold]
+    pub(crate) fn frees_more(&self, txn: TxnId, wait: &mut SpaceWait, limit: Nanos) -> bool {
+        let (tried, until) = match wait.tried {
+            Some((tried, until)) => (Some(tried), until),
+            None => (None, now().saturating_add(limit)),
+        };
+        let deadline = until.min(now().saturating_add(PACE));
+        loop {
+            let seen = self.idle.seen();
+            {
+                let queue = self.queue.lock();
+                if tried.is_none_or(|tried| queue.performed > tried) {
+                    wait.tried = Some((queue.performed, until));
+                    return true;
+                }
+                let blocked_until = self.blocked_until.load(Ordering::Acquire);
+                // One that has not written yet has no number, and holds nothing up.
+                let is_free_to_end = txn == TxnId(0) || blocked_until < txn.0;
+                let will_free = !queue.blocked.is_empty() && is_free_to_end;
+                let is_futile = queue.goes_on_alone() || queue.has_met_error;
+                if is_futile || !(queue.has_work() || will_free) {
+                    return false;
+                }
+            }
+            if dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
+                return false;
+            }
+        }
+    }
+}
