@@ -264,10 +264,7 @@ impl Writer for Context {
     }
 
     fn waits_for_space(&mut self, wait: &mut SpaceWait) -> bool {
-        // A rollback has its space (`Purpose::Undo`), and the reclaim task cannot wait for itself.
-        self.mode == Mode::Forward
-            && self.works_for == TxnId(0)
-            && self.engine.reclaim.frees_more(self.txn, wait, self.lock_timeout)
+        self.wait_for_space(wait)
     }
 
     fn leaf_room(&self) -> &LeafRoom {

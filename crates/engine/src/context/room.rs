@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use terrace_page::{LSN_MAX, Lsn, TxnId};
 use terrace_rt::LeafGuard;
 
-use super::Context;
+use super::{Context, Mode};
 use crate::Error;
 use crate::btree::{OVERFLOW, old};
 use crate::change::Change;
@@ -25,7 +25,7 @@ use crate::log::record::Draft;
 use crate::log::{Appended, Room};
 use crate::reclaim::SpaceWait;
 use crate::versions::{UndoList, Writing};
-use crate::writer::{Undo, Writer};
+use crate::writer::Undo;
 
 /// Operations of at least this many bytes put large values: they wait for the reclaim task if it is
 /// behind.
@@ -136,10 +136,19 @@ impl Context {
                 return worked;
             }
             let is_as_before = self.nested == 0 && self.rollback_room == before;
-            if !is_as_before || !self.waits_for_space(&mut wait) {
+            if !is_as_before || !self.wait_for_space(&mut wait) {
                 return worked;
             }
         }
+    }
+
+    /// Home was full. Waits while the reclaim task has something to free, and returns whether to
+    /// try again. A rollback has its space (`Purpose::Undo`), and what works for a transaction lets
+    /// that one wait.
+    pub(super) fn wait_for_space(&mut self, wait: &mut SpaceWait) -> bool {
+        self.mode == Mode::Forward
+            && self.works_for == TxnId(0)
+            && self.engine.reclaim.frees_more(self.txn, wait, self.lock_timeout)
     }
 
     /// Whether `txn` is this transaction, or the one on whose behalf it works.

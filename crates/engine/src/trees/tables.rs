@@ -110,7 +110,7 @@ impl Trees {
         if let Some(tree) = self.live(name, types)? {
             return Ok((tree, Age::Old));
         }
-        let tree = context.with_space(|context| self.make(context))?;
+        let tree: Tree = context.with_space(|context| self.make(context))?;
         let (id, header, types) = (tree.id(), tree.header(), Arc::from(types));
         let entry = Entry { types: Arc::clone(&types), ..Entry::garbage(id, header) };
         let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
