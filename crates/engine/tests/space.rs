@@ -227,11 +227,22 @@ fn who_finds_home_full_of_garbage_waits_for_it() {
                 }
             });
             for round in 0..100 {
-                let txn = db.begin_write()?;
-                let mut table = txn.open_table(VALUES)?;
-                (0..rows).try_for_each(|row| table.insert(row, &vec![round; bytes]).map(drop))?;
-                drop(table);
-                txn.commit(Durability::None)?;
+                let value = vec![round; bytes];
+                if round % 2 == 0 {
+                    let txn = db.begin_write()?;
+                    let mut table = txn.open_table(VALUES)?;
+                    (0..rows).try_for_each(|row| table.insert(row, &value).map(drop))?;
+                    drop(table);
+                    txn.commit(Durability::None)?;
+                } else {
+                    db.write(|txn| txn.open_table(VALUES).map(drop))?;
+                    for row in 0..rows {
+                        let put = |txn: &terrace::WriteTransaction| {
+                            txn.open_table(VALUES)?.insert(row, &value).map(drop)
+                        };
+                        db.write_with(Durability::None, put)?;
+                    }
+                }
                 db.write(|txn| txn.delete_table("values"))?;
             }
             is_over.store(1, Ordering::Relaxed);
@@ -239,6 +250,45 @@ fn who_finds_home_full_of_garbage_waits_for_it() {
             db.check()?;
             db.close()
         });
+    }
+}
+
+/// The bug, while it was new that operations wait for space: a bulk load went on in the middle of
+/// what it had begun, and lost rows, or leaked pages.
+#[test]
+fn a_bulk_load_that_finds_home_full_loses_nothing() {
+    const OTHERS: TableDef<u64, u64> = TableDef::new("others");
+    const LOADED: TableDef<u64, &[u8]> = TableDef::new("loaded");
+    for (rows, bytes) in [(60_000u64, 100), (2_500, 3_000), (40, 200_000), (4, 2 << 20)] {
+        for garbage in (20..120).step_by(10) {
+            in_world(16 << 20, move |rig| {
+                let db = rig.open()?;
+                let given_up = vec![1; 100_000];
+                for row in 0..garbage {
+                    db.write(|txn| txn.open_table(VALUES)?.insert(row, &given_up).map(drop))?;
+                }
+                let older = db.begin_write()?;
+                older.open_table(OTHERS)?.insert(1, 1)?;
+                db.write(|txn| txn.delete_table("values"))?;
+                let other = db.clone();
+                let load = terrace_rt::spawn("load", move || {
+                    let txn = other.begin_write().expect("open");
+                    let mut loader = txn.bulk_load(LOADED).expect("a new table");
+                    let value = vec![2; bytes];
+                    let loaded = (0..rows).try_for_each(|row| loader.push(row, &value));
+                    match loaded.and_then(|()| loader.finish()) {
+                        Ok(()) => txn.commit(Durability::None).expect("room"),
+                        Err(Error::HomeFull { .. }) => txn.rollback().expect("no error"),
+                        Err(error) => panic!("{error}"),
+                    }
+                });
+                terrace_rt::sleep(Nanos::from_millis(150));
+                older.commit(Durability::None)?;
+                load.join();
+                db.check()?;
+                db.close()
+            });
+        }
     }
 }
 

@@ -211,7 +211,7 @@ fn compactions_lose_nothing() {
 /// The same, of values whose pages go home before their record.
 #[test]
 fn large_values_lose_nothing() {
-    cuts_lose_nothing("large", 400);
+    cuts_lose_nothing("large", 200);
 }
 
 /// A sample of the cuts of one seed, where flash keeps changed pages in different ways.

@@ -8,8 +8,8 @@ use terrace_workload::torture::{self, Fixed, Report};
 
 /// Seeds of the suite.
 const SEEDS: u64 = 200;
-/// Seeds that have found something: a cache that failed as an opening let its writes go; a root that
-/// had no room for its last child, by six bytes of rounding.
+/// Seeds that have found something: a cache that failed as an opening let its writes go; a root
+/// that had no room for its last child, by six bytes of rounding.
 const FOUND: [u64; 2] = [610_730, 9_300_773];
 
 #[test]

@@ -346,23 +346,34 @@ impl Core {
         mut work: impl FnMut(&mut Context) -> Result<Step<T>, Error>,
     ) -> Result<T, Error> {
         self.run(|context| {
-            context.with_space(|context| {
-                context.begin_operation(bytes)?;
-                let done = loop {
-                    match work(context) {
-                        Ok(Step::Done(value)) => break Ok(value),
-                        Ok(Step::Wait(request)) => {
-                            if let Err(error) = context.wait_for(request) {
-                                break Err(error);
-                            }
-                        }
-                        Err(error) => break Err(error),
-                    }
-                };
-                context.end_operation();
-                done
-            })
+            context.begin_operation(bytes)?;
+            let done = with_locks(context, &mut work);
+            context.end_operation();
+            done
         })
+    }
+
+    /// As `change`, of an operation that may be called again after `HomeFull`, as long as it has
+    /// changed no row: it waits for space that is being freed.
+    pub(crate) fn change_with_space<T>(
+        &self,
+        bytes: usize,
+        mut work: impl FnMut(&mut Context) -> Result<Step<T>, Error>,
+    ) -> Result<T, Error> {
+        self.run(|context| context.with_space(bytes, |context| with_locks(context, &mut work)))
+    }
+}
+
+/// Calls `work` again after each lock that it has to wait for.
+fn with_locks<T>(
+    context: &mut Context,
+    work: &mut impl FnMut(&mut Context) -> Result<Step<T>, Error>,
+) -> Result<T, Error> {
+    loop {
+        match work(context)? {
+            Step::Done(value) => return Ok(value),
+            Step::Wait(request) => context.wait_for(request)?,
+        }
     }
 }
 

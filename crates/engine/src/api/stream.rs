@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::api::core::Core;
 use crate::btree::{HOME_FIRST_MIN, Put, RAW_DATA, Stored, Tree, Unfinished, VALUE_MAX};
+use crate::context::Context;
 use crate::writer::Step;
 use crate::{Error, LockMode};
 
@@ -22,7 +23,7 @@ pub(super) fn put(
     mut old: Option<&mut Vec<u8>>,
 ) -> Result<bool, Error> {
     if value.len() < HOME_FIRST_MIN || value.len() > VALUE_MAX {
-        return core.change(key.len() + value.len(), |context| {
+        return core.change_with_space(key.len() + value.len(), |context| {
             tree.put(context, key, value, put, old.as_deref_mut())
         });
     }
@@ -36,7 +37,7 @@ pub(super) fn put(
     let mut unfinished = begin(core, tree)?;
     write(core, tree, &mut unfinished, value, value.len())?;
     finish(core, tree, &mut unfinished)?;
-    core.change(key.len(), |context| {
+    core.change_with_space(key.len(), |context| {
         tree.put_finished(context, key, &unfinished, put, old.as_deref_mut())
     })
 }
@@ -60,7 +61,8 @@ fn decided(core: &Core, tree: &Tree, key: &[u8], put: Put) -> Result<Option<bool
 /// waits for the transaction, and it for the check.
 fn begin(core: &Core, tree: &Tree) -> Result<Unfinished, Error> {
     core.run(|context| context.lock_to_write(tree.id()))?;
-    core.change(HOME_FIRST_OPERATION, |context| tree.begin_runs(context).map(Step::Done))
+    let begin = |context: &mut Context| tree.begin_runs(context).map(Step::Done);
+    core.change_with_space(HOME_FIRST_OPERATION, begin)
 }
 
 /// What is reserved beside what any operation reserves: enough for it to wait for the reclaim task,
@@ -77,7 +79,7 @@ fn write(
 ) -> Result<(), Error> {
     let mut at = 0;
     while at < bytes.len() {
-        at += core.change(0, |context| {
+        at += core.change_with_space(0, |context| {
             let hint = (hint - at) as u64;
             tree.write_runs(context, unfinished, &bytes[at..], hint).map(Step::Done)
         })?;
@@ -216,7 +218,7 @@ impl<'t> ValueWriter<'t> {
         finish(self.core, &self.tree, unfinished)?;
         let (tree, key) = (&self.tree, &self.key);
         let put = |context: &mut _| tree.put_finished(context, key, unfinished, Put::Upsert, None);
-        self.core.change(key.len(), put).map(|_| ())
+        self.core.change_with_space(key.len(), put).map(|_| ())
     }
 }
 

@@ -459,7 +459,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         };
         let mut checked = Some(checked);
         let modify = |context: &mut _| self.tree.modify(context, key, row, &mut checked);
-        let modified = core.change(key.len(), modify)?;
+        let modified = core.change_with_space(key.len(), modify)?;
         match modified {
             Modified::Absent => Ok(false),
             Modified::Done => Ok(true),

@@ -543,8 +543,8 @@ mod tests {
 
     use super::*;
 
-    /// The bug: a leaf of two large rows, whose keys once had nothing in common with another's, took
-    /// less room than a new one with a prefix, which rounding made six bytes longer.
+    /// The bug: a leaf of two large rows, whose keys once had nothing in common with another's,
+    /// took less room than a new one with a prefix, which rounding made six bytes longer.
     #[test]
     fn cells_that_fit_with_some_prefix_fit() {
         let mut counts = [0; 2];

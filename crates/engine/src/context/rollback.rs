@@ -113,6 +113,7 @@ impl Context {
             if self.chain.take().is_some() {
                 self.engine.unregister(self.txn);
             }
+            self.offer_unnamed();
             return Ok(());
         }
         self.undo_to(Lsn::ZERO)?;
@@ -120,10 +121,15 @@ impl Context {
         self.buffers.draft.end(self.txn, self.last);
         self.engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
         self.written(chain);
+        self.offer_unnamed();
+        Ok(())
+    }
+
+    /// Hands trees that were made, and have no name, to the reclaim task.
+    fn offer_unnamed(&self) {
         for tree in self.engine.trees.nameless(&self.buffers.unnamed) {
             self.engine.reclaim.offer(Work::Tree(tree));
         }
-        Ok(())
     }
 
     /// Undoes the records after `stop`, and goes forward again.

@@ -118,26 +118,29 @@ impl Context {
         Ok(())
     }
 
-    /// Runs `work`, an operation from its reservation on, and again if home was full while the
-    /// reclaim task had something to free. What has changed a row is not run again.
+    /// Runs `work`, an operation on a key and value of `bytes`, and again if home was full while
+    /// the reclaim task had something to free. What has changed a row is not run again.
     ///
     /// # Errors
     ///
-    /// Those of `work`.
+    /// Those of `begin_operation` and `work`.
     pub(crate) fn with_space<T>(
         &mut self,
+        bytes: usize,
         mut work: impl FnMut(&mut Context) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut wait = SpaceWait::default();
         loop {
+            self.begin_operation(bytes)?;
             let before = self.rollback_room;
             let worked = work(self);
+            self.end_operation();
             if !matches!(worked, Err(Error::HomeFull { .. })) {
                 return worked;
             }
             let is_as_before = self.nested == 0 && self.rollback_room == before;
             if !is_as_before || !self.wait_for_space(&mut wait) {
-                return worked;
+                return self.engine.check_running().and(worked);
             }
         }
     }
@@ -145,7 +148,7 @@ impl Context {
     /// Home was full. Waits while the reclaim task has something to free, and returns whether to
     /// try again. A rollback has its space (`Purpose::Undo`), and what works for a transaction lets
     /// that one wait.
-    pub(super) fn wait_for_space(&mut self, wait: &mut SpaceWait) -> bool {
+    pub(crate) fn wait_for_space(&mut self, wait: &mut SpaceWait) -> bool {
         self.mode == Mode::Forward
             && self.works_for == TxnId(0)
             && self.engine.reclaim.frees_more(self.txn, wait, self.lock_timeout)

@@ -39,7 +39,8 @@ impl Reclaim {
                 // One that has not written yet has no number, and holds nothing up.
                 let is_free_to_end = txn == TxnId(0) || blocked_until < txn.0;
                 let will_free = !queue.blocked.is_empty() && is_free_to_end;
-                let is_futile = queue.goes_on_alone() || queue.has_met_error;
+                // A pause is short: its holder waits for devices only.
+                let is_futile = queue.is_stopped || queue.is_resting || queue.has_met_error;
                 if is_futile || !(queue.has_work() || will_free) {
                     return false;
                 }

@@ -12,7 +12,7 @@ use crate::catalog::{Entry, garbage_key, garbage_lock, name_lock, table_key};
 use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::opened::Types;
-use crate::reclaim::Work;
+use crate::reclaim::{SpaceWait, Work};
 use crate::share::Share;
 use crate::superblock::Creation;
 use crate::{Error, LockMode, TreeId};
@@ -110,7 +110,7 @@ impl Trees {
         if let Some(tree) = self.live(name, types)? {
             return Ok((tree, Age::Old));
         }
-        let tree: Tree = context.with_space(|context| self.make(context))?;
+        let tree = self.make(context)?;
         let (id, header, types) = (tree.id(), tree.header(), Arc::from(types));
         let entry = Entry { types: Arc::clone(&types), ..Entry::garbage(id, header) };
         let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
@@ -139,13 +139,20 @@ impl Trees {
         };
         self.alone_for(context, |context| put(context, PageId(0)))?;
         context.made(id);
-        self.alone_for(context, |context| {
-            let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
-            let tree = Tree::create(context, id, pool, space)?;
-            put(context, tree.header())?;
-            self.by_id.lock().insert(id, tree.clone());
-            Ok(tree)
-        })
+        let mut wait = SpaceWait::default();
+        loop {
+            let made = self.alone_for(context, |context| {
+                let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
+                let tree = Tree::create(context, id, pool, space)?;
+                put(context, tree.header())?;
+                self.by_id.lock().insert(id, tree.clone());
+                Ok(tree)
+            });
+            match made {
+                Err(Error::HomeFull { .. }) if context.wait_for_space(&mut wait) => {}
+                made => return made,
+            }
+        }
     }
 
     /// Drops the table `name`: its pages are freed once the transaction has committed. Returns
