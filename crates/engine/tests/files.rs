@@ -527,10 +527,12 @@ fn a_sparse_home_stays_about_as_large_as_what_it_held() {
             let value = vec![(round + key) as u8; len as usize * if key == 11 { 4 } else { 1 }];
             live += value.len() as u64;
             db.write_with(terrace::Durability::None, |txn| {
-                txn.open_table(VALUES)?.insert(key, &value[..])
+                let put = txn.open_table(VALUES)?.insert(key, &value[..]);
+                // The value that it replaces is there until the transaction has ended.
+                most_used = most_used.max(db.stats().home_used_bytes);
+                put
             })
             .expect("room");
-            most_used = most_used.max(db.stats().home_used_bytes);
         }
     }
     let held = blocks();
