@@ -1,4 +1,6 @@
-//! Puts and reads one large value, and says what it took: `large_value FOLDER [MIB]`.
+//! Puts and reads one large value, and says what it took:
+//! `cargo run --release --example large_value [FOLDER [MIB]]`, 64 MiB in the folder for temporary
+//! files unless told otherwise.
 
 use std::io::{Read, Write};
 use std::time::Instant;
@@ -10,10 +12,14 @@ const MIB: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let folder = args.next().ok_or("name a folder")?;
-    let mib: usize = args.next().map_or(Ok(1024), |mib| mib.parse())?;
+    let temporary = match args.next() {
+        Some(folder) => tempfile::tempdir_in(folder)?,
+        None => tempfile::tempdir()?,
+    };
+    let folder = temporary.path();
+    let mib: usize = args.next().map_or(Ok(64), |mib| mib.parse())?;
     let chunk: Vec<u8> = (0..MIB).map(|at| ((at * 31) >> 5) as u8).collect();
-    let plain = std::path::Path::new(&folder).join("plain");
+    let plain = folder.join("plain");
     let began = Instant::now();
     let mut file = std::fs::File::create(&plain)?;
     for _ in 0..mib {
@@ -22,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     file.sync_all()?;
     let rate = |began: Instant| mib as f64 / began.elapsed().as_secs_f64();
     println!("a file, written and synced: {:.0} MiB/s", rate(began));
-    let path = std::path::Path::new(&folder).join("db");
+    let path = folder.join("db");
     let db = Database::builder().memory(256 << 20).open_or_create(&path)?;
     let before = db.stats().log.bytes;
     for round in 0..2 {
