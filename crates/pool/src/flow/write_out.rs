@@ -92,6 +92,15 @@ pub(crate) struct Transfers<'p> {
     purpose: Purpose,
 }
 
+/// What becomes of a page that a power cut tears at home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tearing {
+    /// It has a copy in the doublewrite area.
+    Mended,
+    /// Nothing refers to it.
+    Borne,
+}
+
 /// Runs `jobs` together, or in groups of what the doublewrite area takes. For eviction the pages
 /// then leave memory, unless they were used meanwhile. Returns how many frames became free.
 pub(crate) fn write_out<'p>(
@@ -99,7 +108,7 @@ pub(crate) fn write_out<'p>(
     jobs: Vec<Job<'p>>,
     purpose: Purpose,
 ) -> Result<usize, PoolError> {
-    write_all(pool, jobs, purpose, true)
+    write_all(pool, jobs, purpose, Tearing::Mended)
 }
 
 /// As `write_out`, without copies in the doublewrite area: see `straight`.
@@ -108,24 +117,27 @@ pub(crate) fn write_out_bare<'p>(
     jobs: Vec<Job<'p>>,
     purpose: Purpose,
 ) -> Result<usize, PoolError> {
-    write_all(pool, jobs, purpose, false)
+    write_all(pool, jobs, purpose, Tearing::Borne)
 }
 
 fn write_all<'p>(
     pool: &'p BufferPool,
     mut jobs: Vec<Job<'p>>,
     purpose: Purpose,
-    is_shielded: bool,
+    tearing: Tearing,
 ) -> Result<usize, PoolError> {
     let _at_work = pool.memory.at_work();
-    let at_once = if is_shielded { pool.durability.shielded_pages() } else { usize::MAX };
+    let at_once = match tearing {
+        Tearing::Mended => pool.durability.shielded_pages(),
+        Tearing::Borne => usize::MAX,
+    };
     // Even if the pool is stopped, each job is ended: other tasks wait for their home writes.
     let mut written = pool.durability.check_writable().map(|()| 0);
     while !jobs.is_empty() {
         let rest = jobs.split_off(jobs.len().min(at_once));
         let batch = Transfers::seal(pool, std::mem::replace(&mut jobs, rest), purpose);
         match written {
-            Ok(freed) => written = batch.write(is_shielded).map(|more| freed + more),
+            Ok(freed) => written = batch.write(tearing).map(|more| freed + more),
             Err(_) => batch.give_up(),
         }
     }
@@ -152,12 +164,12 @@ impl<'p> Transfers<'p> {
         self.all.into_iter().map(complete).filter(|&left| left).count()
     }
 
-    fn write(mut self, is_shielded: bool) -> Result<usize, PoolError> {
+    fn write(mut self, tearing: Tearing) -> Result<usize, PoolError> {
         let BufferPool { durability, restart, .. } = self.pool;
         self.all.sort_by_key(|transfer| transfer.page);
-        let shield = match is_shielded {
-            true => self.shield(),
-            false => self.write_ahead().map(|()| None),
+        let shield = match tearing {
+            Tearing::Mended => self.shield(),
+            Tearing::Borne => self.write_ahead().map(|()| None),
         };
         let shield = match shield {
             Ok(shield) => shield,
