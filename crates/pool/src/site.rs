@@ -26,6 +26,10 @@ impl Site for BufferPool {
         self.memory.now()
     }
 
+    fn is_recovering(&self) -> bool {
+        self.restart.is_recovering()
+    }
+
     fn is_closing(&self) -> bool {
         self.background.is_closing()
     }

@@ -29,6 +29,9 @@ pub trait Site: Sync {
     /// The clock of the policies.
     fn now(&self) -> Tick;
 
+    /// Whether recovery may still redo pages: a page that is redone changes without a new record.
+    fn is_recovering(&self) -> bool;
+
     /// Whether the database is being closed.
     fn is_closing(&self) -> bool;
 

@@ -95,6 +95,8 @@ mutations! {
     LbrUnendedCheckpoint,
     /// LBR: a PRE_INVALIDATE that finds the log full gives up what the log says of the table.
     LbrNeverGivesUp,
+    /// LBR: what recovery writes into a slot is not logged before its checkpoint.
+    LbrLogsRecovery,
     /// LVR: beforeHardeningLSN is what is durable, not the log's tail.
     LvrTailLsn,
     /// LVR: entries that are older than the log go.

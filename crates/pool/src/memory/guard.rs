@@ -181,7 +181,7 @@ impl<'p> PageMut<'p> {
         assert!(lsn >= terrace_page::lsn(self), "{} gets {lsn} after a newer one", self.page);
         self.backing = Backing::Page;
         let id = self.page;
-        if self.pool.restart.follows_changes {
+        if self.pool.restart.follows_changes && !self.pool.restart.is_recovering() {
             self.pool.restart.page_changed(id, lsn);
         }
         self.change(|bytes| {

@@ -12,7 +12,8 @@
 //! | LAZY_CLEANED | after home got the page of a DIRTY slot | no: without it the slot stays DIRTY |
 //!
 //! - L1: a page that changes needs no record: its UPDATE frees the slot. Pages that change without
-//!   one (bulk loads) leave an UNLOGGED.
+//!   one (bulk loads) leave an UNLOGGED. What is redone changes without a new one, too: until
+//!   recovery is over no record says that a slot holds a page (table.T6).
 //! - L2: every record names the stamp of the cold start at which the table was begun: what the log
 //!   says of a device that was replaced since is not believed of the new one.
 //! - L3: the table takes 1.4 KB of log for 64 slots at each checkpoint: a log that has no room for

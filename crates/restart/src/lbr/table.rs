@@ -20,6 +20,12 @@
 //!   that is kept for it, frees all slots in the eyes of an opening. Nothing more is logged, and
 //!   nothing is owed, until the next checkpoint logs the table anew. Should not even that find
 //!   room, the page id tells that the slot holds another page.
+//! - T6: while recovery may redo pages, no record says what a slot holds. A page that is redone
+//!   changes without a new record: its UPDATEs are in the log already, before any record that this
+//!   opening could append, so a POST_WRITE of a version between two of them would never be
+//!   contradicted. The CHKPTs at the end of recovery tell of these slots. For the same reason the
+//!   LSN of a redone change is not noted: a slot that such a change freed is invalidated like one
+//!   that is reused (T3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +66,8 @@ struct News {
     freed: BTreeMap<u32, (PageId, Option<Lsn>)>,
     /// The pages of the slots whose change is not logged.
     changing: BTreeMap<PageId, u32>,
+    /// Whether slots were filled of which the log says nothing until the next checkpoint (T6).
+    keeps_back: bool,
 }
 
 /// Entries of `News::freed` above which those that are durable are dropped.
@@ -123,6 +131,23 @@ impl LoggedTable {
             let image = image.expect("a filled slot is valid until it is freed");
             let _left_out_if_full = self.log(site, slot, What::PostWrite(image));
         });
+    }
+
+    /// Makes durable what recovery has filled: the checkpoint that follows tells of it (T6).
+    fn end_keeping_back(&self, site: &dyn Site) {
+        let kept_back = {
+            let mut news = self.news.lock();
+            if !std::mem::take(&mut news.keeps_back) {
+                return;
+            }
+            news.filled.clone()
+        };
+        if site.flash().sync().is_err() {
+            // As in `harden`.
+            return site.count(TableEvent::Fault, 1);
+        }
+        let is_new = |slot: &u32, filling: &mut u64| kept_back.get(slot) != Some(filling);
+        self.news.lock().filled.retain(is_new);
     }
 
     /// What `slots` hold that the log may say, one record for each partition.
@@ -219,8 +244,13 @@ impl Keeper for LoggedTable {
     }
 
     fn harden(&self, site: &dyn Site, slots: &[u32]) -> Result<(), TableError> {
+        let keeps_back = site.is_recovering() && !self.mutations.has(Mutation::LbrLogsRecovery);
         let fillings: Vec<(u32, u64)> = {
-            let news = self.news.lock();
+            let mut news = self.news.lock();
+            if keeps_back {
+                news.keeps_back = true;
+                return Ok(());
+            }
             slots.iter().filter_map(|slot| Some((*slot, *news.filled.get(slot)?))).collect()
         };
         if fillings.is_empty() {
@@ -241,6 +271,7 @@ impl Keeper for LoggedTable {
     fn checkpoint(&self, site: &dyn Site) -> Result<u64, TableError> {
         // What follows says what all slots hold, but for those that are being written.
         *self.given_up.lock() = None;
+        self.end_keeping_back(site);
         for (number, first) in
             (1..).zip((0..self.layout.slots).step_by(CHECKPOINT_ENTRIES as usize))
         {
