@@ -123,16 +123,14 @@ impl Rig {
                 .devices(devices)
                 .open_or_create_on_devices();
             counts = faulty.counts();
-            if cuts && opened.is_err() {
-                world.cut_at_event(0);
-                sleep(Nanos(1));
-            }
             outcome = opened.and_then(|db| {
                 let done = body(&db);
-                world.cut_at_event(0);
-                sleep(Nanos(1));
+                cut_now(&world);
                 done
             });
+            if cuts && outcome.is_err() {
+                cut_now(&world);
+            }
         });
         let mut prng = Prng::from_seed(2);
         if ran.is_err() {
@@ -162,6 +160,12 @@ fn write_rounds(db: &Database, rounds: Range<u64>) -> Result<(), Error> {
         sleep(Nanos::from_millis(prng.below(8)));
     }
     Ok(())
+}
+
+/// Cuts the power.
+fn cut_now(world: &Virtual) {
+    world.cut_at_event(0);
+    sleep(Nanos(1));
 }
 
 /// Writes rows at random.
@@ -388,8 +392,8 @@ impl Crashed {
         opened.requests
     }
 
-    /// Opens it while a device fails as `fault` says, then again with devices that are well. Returns
-    /// whether the first opening was refused. Panics if a row is not what was committed.
+    /// Opens it while a device fails as `fault` says, then again with devices that are well.
+    /// Returns whether the first opening was refused. Panics if a row is not what was committed.
     fn survives(&self, rules: (&Design, &Restart), fault: Fault, what: &str) -> bool {
         let (part, role) = (fault.part, self.role);
         let how = (Checkpoints::Off, None);
