@@ -108,12 +108,16 @@ pub enum Error {
         /// The position that the log has come to.
         position: Lsn,
     },
-    /// The home has reached its size, or its file system is full. Delete rows, free space in the
-    /// file system, or open the database again with a larger
+    /// The home has reached its size, or its file system is full. If `is_held_up`, run the
+    /// transaction again once others have ended. Otherwise delete rows, free space in the file
+    /// system, or open the database again with a larger
     /// [`Builder::home_size`](crate::Builder::home_size).
     HomeFull {
         /// The path of the home.
         path: ErrorPath,
+        /// Whether space is about to be free that committed transactions have given up: it is still
+        /// being freed, or open transactions or snapshots hold it up.
+        is_held_up: bool,
     },
     /// The key is longer than a page allows. Shorten it.
     KeyTooLong {
@@ -413,6 +417,7 @@ impl Error {
             | Error::LockTimeout(_)
             | Error::HoldsLog { .. }
             | Error::LogHeld { .. }
+            | Error::HomeFull { is_held_up: true, .. }
             | Error::AllPinned
             | Error::SnapshotTooOld
             | Error::TooManyTransactions { .. } => true,
@@ -445,7 +450,7 @@ impl Error {
     /// The engine has stopped; why is not known here.
     pub(crate) const STOPPED: Error = Error::Failed { cause: None };
     /// Home has no room.
-    pub(crate) const HOME_FULL: Error = Error::HomeFull { path: None };
+    pub(crate) const HOME_FULL: Error = Error::HomeFull { path: None, is_held_up: false };
 }
 
 impl std::error::Error for Error {

@@ -4,16 +4,17 @@
 //! the page's dirty entry, not the log's end. So the last LSN that this journal tells is the one
 //! before it, until redo is over. A BUF_WRITE batch made meanwhile has a smaller EOL than it might.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::{Lsn, PageBuf, PageId};
 use terrace_pool::{Doublewrite, Journal, PoolError, Stop};
-use terrace_rt::LeafMutex;
+use terrace_rt::{LeafMutex, Mutex};
 
 use crate::log::record::{BUF_WRITE_PAGES_MAX, Draft, HEADER_BYTES};
 use crate::log::{Level, Log, LogReader, Room};
-use crate::recovery::repair;
+use crate::recovery::{LostPages, repair};
 use crate::{Action, Error, Part};
 
 /// The log of an open database, for its pool.
@@ -23,17 +24,39 @@ pub(crate) struct LogJournal {
     redone: AtomicU64,
     draft: LeafMutex<Draft>,
     doublewrite: Option<Arc<Doublewrite>>,
+    /// What was read of pages that flash has lost. Held while the log is read.
+    lost: Mutex<LostPages>,
+    lost_bytes_max: usize,
 }
 
 impl LogJournal {
     /// A journal on `log`; if `redone` is not zero, that is the last LSN until `redo_at` moves it.
+    /// Of pages that flash has lost it keeps `lost_bytes_max` bytes of changes at most, or those of
+    /// one page.
     pub(crate) fn new(
         log: Arc<Log>,
         redone: Lsn,
         doublewrite: Option<Arc<Doublewrite>>,
+        lost_bytes_max: usize,
     ) -> LogJournal {
-        let redone = AtomicU64::new(redone.0);
-        LogJournal { log, redone, draft: LeafMutex::new(Draft::default()), doublewrite }
+        let (redone, draft) = (AtomicU64::new(redone.0), LeafMutex::new(Draft::default()));
+        LogJournal { log, redone, draft, doublewrite, lost: Mutex::default(), lost_bytes_max }
+    }
+
+    /// Calls `read` with a reader of what the log has since `rec`, and where that ends.
+    fn read_since<T>(
+        &self,
+        rec: Lsn,
+        read: impl FnOnce(&mut LogReader<'_>, Lsn) -> Result<T, PoolError>,
+    ) -> Result<T, PoolError> {
+        let end = self.log.end();
+        self.log
+            .force(end, Level::Written)
+            .map_err(|source| PoolError::Journal { source: Arc::new(source) })?;
+        let (map, device) = self.log.place();
+        // A bound need not be where a record begins.
+        let start = self.log.record_before(rec);
+        read(&mut LogReader::new(&**device, map, start, end), end)
     }
 
     /// A page with the recLSN `lsn` is redone next.
@@ -126,14 +149,33 @@ impl Journal for LogJournal {
         bytes: &mut PageBuf,
         is_whole: bool,
     ) -> Result<(), PoolError> {
-        let end = self.log.end();
-        self.log
-            .force(end, Level::Written)
-            .map_err(|source| PoolError::Journal { source: Arc::new(source) })?;
-        let (map, device) = self.log.place();
-        // A bound need not be where a record begins.
-        let start = self.log.record_before(rec);
-        let mut reader = LogReader::new(&**device, map, start, end);
-        repair(&mut reader, page, bytes, is_whole)
+        self.read_since(rec, |reader, _| repair(reader, page, bytes, is_whole))
+    }
+
+    fn repair_among(
+        &self,
+        page: PageId,
+        rec: Lsn,
+        bytes: &mut PageBuf,
+        is_whole: bool,
+        lost: &dyn Fn() -> Vec<(PageId, Lsn)>,
+    ) -> Result<(), PoolError> {
+        let mut gathered = self.lost.lock();
+        if let Some(repaired) = gathered.repair(page, bytes, is_whole) {
+            return repaired;
+        }
+        let mut wanted: BTreeMap<PageId, Lsn> = lost().into_iter().collect();
+        wanted.insert(page, rec);
+        let since = wanted.values().copied().min().unwrap_or(rec);
+        let read = self.read_since(since, |reader, end| {
+            LostPages::gather(reader, end, page, &wanted, self.lost_bytes_max)
+                .map_err(|_| PoolError::Redo { page, what: "the log cannot be read" })
+        })?;
+        *gathered = read.unwrap_or_default();
+        match gathered.repair(page, bytes, is_whole) {
+            Some(repaired) => repaired,
+            // The log is kept from the first change of this page on.
+            None => self.repair(page, rec, bytes, is_whole),
+        }
     }
 }

@@ -45,6 +45,8 @@ const BLANKED_BYTES: u64 = 1 << 20;
 
 /// How long a log that grows may get, unless something else is asked for.
 const LOG_MAX: u64 = 1 << 30;
+/// One part in this number of memory may hold changes of pages that flash has lost.
+const LOST_SHARE: usize = 8;
 
 /// What opening needs to know beside the devices.
 #[derive(Clone)]
@@ -291,7 +293,10 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let newer = flash.recovery.newer_pages();
     let may_have_torn = |page| analysis.dirty.contains_key(&page) || newer.contains(&page);
     let doublewrite = make_whole(&setup, &devices, (&boot, &log, end.position), &may_have_torn)?;
-    let journal = Arc::new(LogJournal::new(Arc::clone(&log), Lsn(from.0 - 1), doublewrite));
+    let lost_bytes_max = setup.pool.frames as usize * PAGE_SIZE / LOST_SHARE;
+    let redone = Lsn(from.0 - 1);
+    let journal = LogJournal::new(Arc::clone(&log), redone, doublewrite, lost_bytes_max);
+    let journal = Arc::new(journal);
     let flash_role = setup.pool.flash_role;
     let pool = BufferPool::open_recovering(
         setup.pool,

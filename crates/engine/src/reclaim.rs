@@ -28,7 +28,8 @@
 //!   of work are served in turn. A transaction that leaves removed keys behind faster than they are
 //!   purged waits, like one that puts large values faster than they are freed.
 //! - R6: an operation that finds home full waits as long as the task frees something, and is tried
-//!   again ([`Reclaim::frees_more`]). Not for garbage that its own transaction holds up.
+//!   again ([`Reclaim::frees_more`]). Not for garbage that its own transaction holds up: for that
+//!   `Database::write` ends the transaction, and runs it again ([`Reclaim::held_up`]).
 
 mod space_wait;
 mod task;
@@ -39,7 +40,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use terrace_page::{PageId, TxnId};
 use terrace_rt::{LeafMutex, Nanos, Signal, Waited, dead, now};
 
-pub(crate) use self::space_wait::SpaceWait;
+pub(crate) use self::space_wait::{HeldUp, SpaceWait};
 use crate::{Error, TreeId};
 
 /// Leaves that wait. What comes on top is found again by a scan or by the next opening.
@@ -122,7 +123,8 @@ struct Queue {
     others: [BTreeSet<Work>; KINDS],
     /// The kind that is served next; `KINDS` is leaves that were offered.
     turn: usize,
-    blocked: BTreeSet<Work>,
+    /// With the transaction whose end each piece waits for.
+    blocked: BTreeMap<Work, TxnId>,
     /// The task is at work.
     is_busy: bool,
     /// Another one is, which has its turn.
@@ -213,7 +215,7 @@ impl Queue {
             Ok(Progress::Done) => {}
             Ok(Progress::More) => self.push(work),
             Ok(Progress::Blocked(txn)) => {
-                self.blocked.insert(work);
+                self.blocked.insert(work, txn);
                 return Some(txn);
             }
             Err(error) if may_pass(&error) => self.push(work),
@@ -360,7 +362,7 @@ impl Reclaim {
     fn unblock(&self) {
         {
             let mut queue = self.queue.lock();
-            std::mem::take(&mut queue.blocked).into_iter().for_each(|work| queue.push(work));
+            std::mem::take(&mut queue.blocked).into_keys().for_each(|work| queue.push(work));
             self.blocked_until.store(NOTHING_BLOCKED, Ordering::Release);
         }
         self.wanted.notify_all();

@@ -78,10 +78,11 @@ fn client(db: &Database, me: u64, seed: u64, steps: u64) -> Met {
         let old = prng.below(FIRST_ROWS) * CLIENTS + me;
         let new = (FIRST_ROWS + step) * CLIENTS + me;
         let (replaced, fresh) = (vec![step as u8; 600], vec![step as u8; 20_000]);
+        let inserts = met.full == 0 || prng.chance(10);
         let result = db.write_with(Durability::Buffered, |txn| {
             let mut rows = txn.open_table(ROWS)?;
             rows.insert(old, &replaced[..])?;
-            if met.full == 0 || prng.chance(10) {
+            if inserts {
                 rows.insert(new, &fresh[..])?
             }
             Ok::<_, Error>(rows.get(new)?.is_some())

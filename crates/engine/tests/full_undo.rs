@@ -217,7 +217,7 @@ fn client(db: &Database, done: &LeafMutex<Done>, me: u64, seed: u64) {
             }
             Ok(()) => txn.rollback().expect("a rollback needs no room"),
             Err(error) if error.is_transient() || matches!(error, Error::HomeFull { .. }) => {
-                full += u64::from(!error.is_transient());
+                full += u64::from(matches!(error, Error::HomeFull { .. }));
                 txn.rollback().expect("a rollback needs no room");
             }
             Err(error) => panic!("seed {seed} client {me} step {step}: {error:?}"),

@@ -16,6 +16,7 @@ use super::emptied::Emptied;
 use crate::btree::{Batch, Tree};
 use crate::context::{Buffers, Context};
 use crate::engine::Engine;
+use crate::reclaim::HeldUp;
 use crate::share::Share;
 use crate::writer::Step;
 use crate::{Error, TransactionId};
@@ -54,6 +55,8 @@ enum Again {
     HeldLog,
     /// There was no frame of memory for it.
     NoFrame,
+    /// Home was full, and space was held up.
+    HomeFull(HeldUp),
 }
 
 /// A transaction that meets this many conflicts in a row gives up.
@@ -62,6 +65,8 @@ const RUNS_MAX: u32 = 1000;
 const RUNS_HOLDING_LOG: u32 = 5;
 /// One that finds no frame as often as this may need more than there are.
 const RUNS_WITHOUT_FRAME: u32 = 100;
+/// One that finds home full as often as this takes space as fast as others free it.
+const RUNS_WITHOUT_SPACE: u32 = 10;
 /// From the next run on it pauses first, longer each time.
 const RUNS_WITHOUT_PAUSE: u32 = 3;
 const PAUSE: Nanos = Nanos::from_micros(50);
@@ -101,8 +106,9 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Waits for those that it gave way to. Call it with the transaction ended.
-    pub(super) fn wait(self, engine: &Engine) {
+    /// Waits for those that it gave way to. Call it with the transaction ended, whose first run
+    /// began at the instant `began`. Whether it may succeed now.
+    pub(super) fn wait(self, engine: &Engine, began: Nanos) -> bool {
         if self.pause > Nanos::ZERO {
             terrace_rt::sleep(self.pause);
         }
@@ -110,8 +116,13 @@ impl Before {
         match self.why {
             Again::HeldLog => engine.wait_for_others(limit),
             Again::NoFrame => engine.frame_room.wait_for_rollbacks(limit),
+            Again::HomeFull(held_up) => {
+                let until = began.saturating_add(limit);
+                return terrace_rt::now() < until && engine.reclaim.has_freed_since(held_up, until);
+            }
             Again::No | Again::Conflict => {}
         }
+        true
     }
 }
 
@@ -149,6 +160,7 @@ impl Core {
             Again::Conflict => (RUNS_MAX, RUNS_WITHOUT_PAUSE, PAUSE),
             Again::HeldLog => (RUNS_HOLDING_LOG, RUNS_WITHOUT_PAUSE, PAUSE),
             Again::NoFrame => (RUNS_WITHOUT_FRAME, 0, PAUSE_WITHOUT_FRAME),
+            Again::HomeFull(_) => (RUNS_WITHOUT_SPACE, RUNS_WITHOUT_PAUSE, PAUSE),
         };
         let pauses = if runs > runs_without { u64::from(runs).min(PAUSES_MAX) } else { 0 };
         (runs < runs_max).then(|| Before { pause: pause * pauses, why })
@@ -281,7 +293,7 @@ impl Core {
     #[cold]
     fn failed(&self, error: Error) -> Error {
         let error = self.context.borrow().first_cause(error);
-        let error = self.explain(error);
+        let error = self.explain(self.held_up(error));
         if !is_harmless(&error) {
             self.doomed.get_or_init(|| Arc::new(error.clone()));
         }
@@ -296,6 +308,16 @@ impl Core {
             self.again.set(Again::NoFrame);
         }
         error
+    }
+
+    /// A full home with whether space is held up, and the transaction to be run again if it is.
+    fn held_up(&self, error: Error) -> Error {
+        let Error::HomeFull { path, .. } = error else { return error };
+        let held_up = self.context.borrow().space_held_up();
+        if let (Some(held_up), Again::No) = (held_up, self.again.get()) {
+            self.again.set(Again::HomeFull(held_up));
+        }
+        Error::HomeFull { path, is_held_up: held_up.is_some() }
     }
 
     /// The error with its names and paths.

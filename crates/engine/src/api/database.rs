@@ -347,6 +347,12 @@ impl Database {
     /// 1,000 times in all; after [`Error::AllPinned`] at most 100 times, after [`Error::HoldsLog`]
     /// 5 times. Other errors, [`Error::LockTimeout`] among them, are returned at once.
     ///
+    /// After [`Error::HomeFull`] it is called again if space of deleted rows or dropped tables was
+    /// about to be free, which this transaction or an older one may have held up, and some of it
+    /// has been freed since: at most 10 times, and for as long as
+    /// [`Builder::lock_timeout`](crate::Builder::lock_timeout) in all. If nothing is to be freed,
+    /// the error is returned at once.
+    ///
     /// # Errors
     ///
     /// What `run` returns, those of `begin_write` and those of the commit.
@@ -367,23 +373,27 @@ impl Database {
         durability: Durability,
         mut run: impl FnMut(&WriteTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut runs = 0;
+        let (mut runs, began) = (0, terrace_rt::now());
         loop {
             let txn = self.begin_write()?;
             let ran = run(&txn);
             runs += 1;
-            let again = txn.run_again(runs);
-            match ran {
-                _ if again.is_some() => txn.rollback()?,
-                Ok(value) => return txn.commit(durability).map(|()| value).map_err(E::from),
-                Err(error) => {
+            match (txn.run_again(runs), ran) {
+                (Some(before), ran) => {
+                    txn.rollback()?;
+                    let may_succeed = before.wait(self.engine(), began);
+                    if let (false, Err(error)) = (may_succeed, ran) {
+                        return Err(error);
+                    }
+                }
+                (None, Ok(value)) => {
+                    return txn.commit(durability).map(|()| value).map_err(E::from);
+                }
+                (None, Err(error)) => {
                     // What the rollback says is less than what went wrong before.
                     let _rolled_back = txn.rollback();
                     return Err(error);
                 }
-            }
-            if let Some(before) = again {
-                before.wait(self.engine());
             }
         }
     }
@@ -399,14 +409,14 @@ impl Database {
         &self,
         mut run: impl FnMut(&ReadTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut runs = 0;
+        let (mut runs, began) = (0, terrace_rt::now());
         loop {
             let txn = self.begin_read()?;
             let ran = run(&txn);
             runs += 1;
             let Some(before) = txn.run_again(runs) else { return ran };
             drop(txn);
-            before.wait(self.engine());
+            before.wait(self.engine(), began);
         }
     }
 

@@ -23,7 +23,7 @@ use crate::btree::{OVERFLOW, old};
 use crate::change::Change;
 use crate::log::record::Draft;
 use crate::log::{Appended, Room};
-use crate::reclaim::SpaceWait;
+use crate::reclaim::{HeldUp, SpaceWait};
 use crate::versions::{UndoList, Writing};
 use crate::writer::Undo;
 
@@ -152,6 +152,11 @@ impl Context {
         self.mode == Mode::Forward
             && self.works_for == TxnId(0)
             && self.engine.reclaim.frees_more(self.txn, wait, self.lock_timeout)
+    }
+
+    /// After home was full: whether space is about to be free once the transaction has ended.
+    pub(crate) fn space_held_up(&self) -> Option<HeldUp> {
+        self.engine.reclaim.held_up(self.txn)
     }
 
     /// Whether `txn` is this transaction, or the one on whose behalf it works.

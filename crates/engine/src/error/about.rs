@@ -214,7 +214,9 @@ impl Error {
             {
                 *path = places.of(*part);
             }
-            Error::HomeFull { path } | Error::UnknownFeatures { path, .. } if path.is_none() => {
+            Error::HomeFull { path, .. } | Error::UnknownFeatures { path, .. }
+                if path.is_none() =>
+            {
                 path.clone_from(&places.home);
             }
             Error::CorruptLog { path, .. } if path.is_none() => path.clone_from(&places.log),

@@ -337,10 +337,16 @@ fn of_place(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// Messages about stored bytes, devices, and the engine as a whole.
 fn of_engine(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
-        Error::HomeFull { path } => write!(
+        Error::HomeFull { path, is_held_up: false } => write!(
             f,
-            "{} is full: delete rows, free space on its file system, or open it with a larger \
-             `home_size`",
+            "{} is full, and nothing that it holds is about to be freed: delete rows, free space \
+             on its file system, or open it with a larger `home_size`",
+            At(Part::Home, path),
+        ),
+        Error::HomeFull { path, is_held_up: true } => write!(
+            f,
+            "{} is full until what was deleted is freed, which open transactions or snapshots may \
+             hold up: end those, and run the transaction again",
             At(Part::Home, path),
         ),
         Error::Corrupt { part, path, page, what } => {

@@ -14,7 +14,34 @@ pub(crate) struct SpaceWait {
     tried: Option<(u64, Nanos)>,
 }
 
+/// What a transaction found that ended since home was full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldUp {
+    /// How much had been reclaimed by then.
+    performed: u64,
+}
+
 impl Reclaim {
+    /// Whether space is about to be free once `txn`, for which home was full, has ended: the task
+    /// has work, or garbage that other transactions made waits for the end of `txn` or of older
+    /// ones. What `txn` itself gave up is in use again once it is rolled back.
+    #[cold]
+    pub(crate) fn held_up(&self, txn: TxnId) -> Option<HeldUp> {
+        let queue = self.queue.lock();
+        let is_futile = queue.is_stopped || queue.is_resting;
+        let is_held_up = queue.has_work() || queue.blocked.values().any(|by| *by != txn);
+        (is_held_up && !is_futile).then_some(HeldUp { performed: queue.performed })
+    }
+
+    /// Called after the transaction that saw `held_up` has ended: waits, until `until` at most,
+    /// until the task has done a piece of work since. Whether it has; false at once if it has
+    /// nothing to do.
+    #[cold]
+    pub(crate) fn has_freed_since(&self, held_up: HeldUp, until: Nanos) -> bool {
+        let mut wait = SpaceWait { tried: Some((held_up.performed, until)) };
+        self.frees_more(TxnId(0), &mut wait, Nanos::ZERO)
+    }
+
     /// Called after home was full for an operation of `txn`, without latches: waits until the task
     /// has done a piece of work since the last call, `limit` at most in all. Returns whether the
     /// operation is to be tried again: the first time it is, since what was being freed may be free

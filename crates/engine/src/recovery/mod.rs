@@ -21,12 +21,14 @@
 //!   redone when they are read (`owed`), and undo reads pages too.
 
 mod analysis;
+mod lost;
 mod not_undone;
 mod owed;
 mod redo;
 mod undo;
 
 pub(crate) use analysis::{Analysis, DirtyEntry, analyse};
+pub(crate) use lost::LostPages;
 pub(crate) use not_undone::NotUndone;
 pub(crate) use owed::{OwedChanges, repair};
 pub(crate) use redo::redo;

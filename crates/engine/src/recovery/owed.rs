@@ -51,6 +51,17 @@ impl OwedChanges {
         OwedChanges { bytes_max, is_too_much, ..OwedChanges::default() }
     }
 
+    /// For a page that flash has lost: without a bound, and of a log that ends nowhere.
+    pub(super) fn of_lost() -> OwedChanges {
+        OwedChanges { end: Lsn::MAX, ..OwedChanges::new(usize::MAX) }
+    }
+
+    /// About the bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let steps: usize = self.pages.lock().values().map(Vec::len).sum();
+        self.bytes.len() + steps * size_of::<Step>()
+    }
+
     /// Keeps the change in a record, if it is one.
     pub(crate) fn note(&mut self, lsn: Lsn, body: &Body<'_>) {
         if self.is_too_much {
@@ -176,8 +187,7 @@ pub(crate) fn repair(
     bytes: &mut PageBuf,
     is_whole: bool,
 ) -> Result<(), PoolError> {
-    let mut changes = OwedChanges::new(usize::MAX);
-    changes.end = Lsn::MAX;
+    let mut changes = OwedChanges::of_lost();
     loop {
         let unread = |_| PoolError::Redo { page, what: "the log cannot be read" };
         let Some(stored) = reader.next().map_err(unread)? else { break };

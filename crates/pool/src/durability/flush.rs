@@ -9,6 +9,7 @@
 //!   flash [S0 2.3.3, 3.2].
 //! - C4: where flash is a part of the database, what is newer there than at home does not hold the
 //!   log: pages are brought to flash, and home only if it takes no more.
+//! - C5: pages that a flash had which is given up count as those of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,6 +81,10 @@ impl BufferPool {
     pub fn flush_below(&self, lsn: Lsn) -> Result<(), PoolError> {
         if self.restart.rules.is_persistent && !self.durability.is_sharp() {
             return self.write_older(lsn);
+        }
+        // What cannot be mended holds the log back, and the next sharp checkpoint returns the error.
+        if !self.restart.is_recovering() {
+            let _mended = mend_lost(self, lsn);
         }
         // Entries made after the call are at least this new, unless they come back from flash.
         let mut oldest_first = Vec::new();
@@ -232,6 +237,7 @@ fn flush_flash(pool: &BufferPool) -> Result<(), PoolError> {
 /// Brings pages into memory whose only copy is bad, if the log can mend them: they are dirty there,
 /// and no longer on flash. And redoes pages that are still owed: the cleaner leaves both alone.
 fn mend_flash(pool: &BufferPool) -> Result<(), PoolError> {
+    mend_lost(pool, Lsn::MAX)?;
     for partition in &pool.memory.partitions {
         let damaged = partition.books.lock().slots.damaged();
         if let Some(page) = damaged {
@@ -243,6 +249,23 @@ fn mend_flash(pool: &BufferPool) -> Result<(), PoolError> {
         if let Some(page) = owed {
             drop(pool.read(page)?);
         }
+    }
+    Ok(())
+}
+
+/// As `mend_flash`, once flash is given up: of all that it had and home lacks, what has changed
+/// before `below`. All at once: a pause for each page would add up while transactions wait.
+fn mend_lost(pool: &BufferPool, below: Lsn) -> Result<(), PoolError> {
+    if !pool.devices.flash.as_ref().is_some_and(|flash| flash.is_given_up()) {
+        return Ok(());
+    }
+    let mut lost = pool.lost_pages();
+    lost.retain(|(_, rec)| *rec < below);
+    // In the order of pages, for which the log is read ahead.
+    lost.sort_unstable_by_key(|(page, _)| *page);
+    for (page, _) in lost {
+        // Where the page is in memory already, its entry moves there.
+        pool.write(page)?.dirty();
     }
     Ok(())
 }

@@ -123,6 +123,24 @@ pub trait Journal: Send + Sync {
         bytes: &mut PageBuf,
         is_whole: bool,
     ) -> Result<(), PoolError>;
+
+    /// As `repair`, of a page that a flash has lost together with those that `lost` returns, each
+    /// with what is `rec` of it. One that is changed or repaired is not asked for again, since that
+    /// flash takes no page any more: so one reading of the log can serve them all.
+    ///
+    /// # Errors
+    ///
+    /// As `repair`.
+    fn repair_among(
+        &self,
+        page: PageId,
+        rec: Lsn,
+        bytes: &mut PageBuf,
+        is_whole: bool,
+        _lost: &dyn Fn() -> Vec<(PageId, Lsn)>,
+    ) -> Result<(), PoolError> {
+        self.repair(page, rec, bytes, is_whole)
+    }
 }
 
 /// What makes changes durable at home, page by page and all together.

@@ -217,6 +217,34 @@ impl BufferPool {
         self.owed.begin(count, redo);
     }
 
+    /// Brings home's version of `page`, whose copy on flash is bad, up to date with the log's
+    /// records from `rec` on.
+    pub(crate) fn repair_from_log(
+        &self,
+        page: PageId,
+        rec: Lsn,
+        bytes: &mut PageBuf,
+        is_whole: bool,
+    ) -> Result<(), PoolError> {
+        let journal = &self.durability.journal;
+        match self.devices.flash().is_given_up() {
+            true => journal.repair_among(page, rec, bytes, is_whole, &|| self.lost_pages()),
+            false => journal.repair(page, rec, bytes, is_whole),
+        }
+    }
+
+    /// Pages that are newer on flash than at home, each with its recLSN: what is lost once flash is
+    /// given up. Not those that are owed, of which home may lack changes from before that.
+    pub(crate) fn lost_pages(&self) -> Vec<(PageId, Lsn)> {
+        let mut lost = Vec::new();
+        for partition in &self.memory.partitions {
+            let books = partition.books.lock();
+            let newer = books.slots.newer_pages();
+            lost.extend(newer.filter(|(page, _)| !books.ledger.is_owed(*page)));
+        }
+        lost
+    }
+
     /// Pages that are still to be redone.
     #[must_use]
     pub fn owed(&self) -> u64 {
@@ -337,10 +365,10 @@ impl Loading<'_> {
 
     /// Brings home's version of the page up to date with the log's records from `rec` on.
     fn rebuild_from_log(&mut self, rec: Lsn) -> Result<(), PoolError> {
-        let (page, journal) = (self.page, &self.pool.durability.journal);
+        let (page, pool) = (self.page, self.pool);
         let read = self.read_home();
         let is_whole = read.is_ok();
-        let repair = |bytes: &mut _| journal.repair(page, rec, bytes, is_whole);
+        let repair = |bytes: &mut _| pool.repair_from_log(page, rec, bytes, is_whole);
         self.guard.change(repair).map_err(|error| first_cause(read, error))
     }
 

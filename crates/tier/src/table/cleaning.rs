@@ -193,6 +193,11 @@ impl<O: SlotOrder, S: Shares> SlotTable<O, S> {
         slots.filter_map(|slot| self.page(slot))
     }
 
+    /// Pages that are newer than at home, each with its recLSN.
+    pub fn newer_pages(&self) -> impl Iterator<Item = (PageId, Lsn)> + '_ {
+        (0..self.count()).filter_map(|slot| Some((self.page(slot)?, self.newer(slot)?)))
+    }
+
     /// A page that is newer than at home and whose bytes are damaged, if there is one.
     pub fn damaged(&self) -> Option<PageId> {
         let slot = (0..self.count()).find(|&slot| self.has(slot, DAMAGED))?;

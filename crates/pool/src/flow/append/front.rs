@@ -417,7 +417,7 @@ fn rebuild(
             let tier = Tier::Flash;
             return Err(PoolError::Damaged { tier, page, damage: Damage::Checksum });
         }
-        let repaired = durability.journal.repair(page, claim.rec_lsn(), bytes, is_whole);
+        let repaired = pool.repair_from_log(page, claim.rec_lsn(), bytes, is_whole);
         repaired.map_err(|error| first_cause(read, error))?;
         terrace_page::seal(bytes);
     }
