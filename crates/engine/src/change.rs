@@ -273,15 +273,7 @@ impl<'a> Change<'a> {
                 push_fence(out, upper);
                 out.extend_from_slice(cells.0);
             }
-            Change::Splice(splice) => {
-                head(out, 14, splice.at);
-                out.extend_from_slice(&splice.cut.to_le_bytes());
-                out.extend_from_slice(&splice.right.0.to_le_bytes());
-                push_fence(out, Some(splice.lower));
-                push_fence(out, splice.upper);
-                push_fence(out, Some(splice.prefix));
-                out.extend_from_slice(splice.cells.0);
-            }
+            Change::Splice(splice) => encode_splice(out, &splice),
         }
     }
 
@@ -449,6 +441,17 @@ fn decode_node(mut fields: Fields<'_>) -> Result<Change<'_>, BadChange> {
     let upper = fields.fence()?;
     let shape = Shape { level, tree, lower, upper, right, first_child };
     Ok(Change::Node { shape, cells: Cells(fields.rest()) })
+}
+
+fn encode_splice(out: &mut Vec<u8>, splice: &Splice<'_>) {
+    out.push(14);
+    out.extend_from_slice(&splice.at.to_le_bytes());
+    out.extend_from_slice(&splice.cut.to_le_bytes());
+    out.extend_from_slice(&splice.right.0.to_le_bytes());
+    push_fence(out, Some(splice.lower));
+    push_fence(out, splice.upper);
+    push_fence(out, Some(splice.prefix));
+    out.extend_from_slice(splice.cells.0);
 }
 
 fn decode_splice(mut fields: Fields<'_>) -> Result<Splice<'_>, BadChange> {

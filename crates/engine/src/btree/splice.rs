@@ -91,3 +91,93 @@ fn push_cells(builder: &mut Builder, node: &Node<'_>, cells: Cells<'_>) -> Edit 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use terrace_rt::Prng;
+
+    use super::*;
+    use crate::btree::edit::format;
+
+    /// Keys of which some begin with more bytes in common than others.
+    fn key(prng: &mut Prng) -> Vec<u8> {
+        let shared = [3, 3, 3, 2][prng.below(4) as usize];
+        let mut key = vec![b'k'; shared];
+        key.extend_from_slice(&(prng.below(400) as u16).to_be_bytes());
+        key
+    }
+
+    #[test]
+    fn a_splice_replaces_what_it_says_and_nothing_else() {
+        let (mut in_place, mut packed, mut refused) = (0, 0, 0);
+        for seed in 0..4_000 {
+            let mut prng = Prng::from_seed(seed);
+            let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+            let len = [10, 60, 300][prng.below(3) as usize];
+            for _ in 0..prng.below(8_000 / (len + 20)) {
+                let record = vec![prng.below(2) as u8 * node::GHOST; 1 + prng.below(len) as usize];
+                model.insert(key(&mut prng), record);
+            }
+            let (lower, right, first_child) = (b"", PageId(0), PageId(0));
+            let shape = Shape { level: 0, tree: 1, lower, upper: None, right, first_child };
+            let mut cells = Vec::new();
+            model.iter().for_each(|(key, record)| Cells::push(&mut cells, key, &[record]));
+            let mut page = [0xa5; PAGE_SIZE];
+            format(&mut page, &shape, Cells(&cells)).expect("they fit");
+            let rows: Vec<_> = model.into_iter().collect();
+            let at = prng.below(rows.len() as u64 + 1) as usize;
+            let cut = prng.below((rows.len() - at) as u64 + 1) as usize;
+            // What comes sorts between its neighbours.
+            let mut after = rows[..at].to_vec();
+            for number in 0..prng.below(30) {
+                let mut next =
+                    rows.get(at.wrapping_sub(1)).map_or(vec![b'k'; 2], |row| row.0.clone());
+                next.push(number as u8);
+                after.push((next, vec![0; 1 + prng.below(len) as usize]));
+            }
+            let come = at..after.len();
+            after.extend_from_slice(&rows[at + cut..]);
+            let shared = match &after[..] {
+                [] => 0,
+                [only] => only.0.len(),
+                [first, .., last] => node::common_prefix(&first.0, &last.0),
+            };
+            let prefix = shared - prng.below(2).min(shared as u64) as usize;
+            let prefix_of = |row: &(Vec<u8>, Vec<u8>)| row.0[..prefix].to_vec();
+            let prefix = after.first().map_or(Vec::new(), prefix_of);
+            let mut cells = Vec::new();
+            for (key, record) in &after[come] {
+                Cells::push(&mut cells, &key[prefix.len()..], &[record]);
+            }
+            let change = Splice {
+                at: at as u16,
+                cut: cut as u16,
+                right: PageId(9),
+                lower: b"",
+                upper: Some(b"z"),
+                prefix: &prefix,
+                cells: Cells(&cells),
+            };
+            let before = page;
+            let was_prefix = Node::open(&before).expect("a node").prefix().to_vec();
+            if splice(&mut page, &change).is_err() {
+                refused += 1;
+                assert!(page == before, "an error changes nothing");
+                continue;
+            }
+            assert_eq!(node::check(&page), Ok(()), "seed {seed}");
+            let node = Node::open(&page).expect("a node");
+            assert_eq!(node.len(), after.len(), "seed {seed}");
+            for (slot, (key, record)) in after.iter().enumerate() {
+                assert_eq!(node.search(key), Ok(slot), "seed {seed}");
+                assert_eq!((node.record(slot).0, node.record(slot).1), (record[0], &record[1..]));
+            }
+            let ghosts = after.iter().filter(|(_, record)| record[0] == node::GHOST).count();
+            assert_eq!(node.ghosts(), ghosts, "seed {seed}");
+            if prefix == was_prefix { in_place += 1 } else { packed += 1 }
+        }
+        assert!(in_place > 500 && packed > 500 && refused > 50, "{in_place} {packed} {refused}");
+    }
+}
