@@ -30,8 +30,6 @@ enum Rows {
     Mixed,
     /// Many small ones, and a few of two to a page.
     FewLarge,
-    /// Long keys that differ at their ends, in groups.
-    LongKeys,
     /// Long keys that have nearly all of their bytes in common.
     LongPrefix,
 }
@@ -57,14 +55,12 @@ impl Rows {
             Rows::Of(len) => len + 19,
             Rows::Mixed => 1_000,
             Rows::FewLarge => 200,
-            Rows::LongKeys => 900,
             Rows::LongPrefix => 60,
         }
     }
 
     fn key(self, number: u64) -> Vec<u8> {
         let mut key = match self {
-            Rows::LongKeys => [&(number / 9).to_be_bytes()[..], &[b'k'; 700]].concat(),
             Rows::LongPrefix => vec![b'p'; 900],
             _ => Vec::new(),
         };
@@ -79,7 +75,6 @@ impl Rows {
             Rows::Mixed => [10, 100, 400, 1_500, most][prng.below(5) as usize],
             Rows::FewLarge if prng.chance(20) => most - prng.below(100) as usize,
             Rows::FewLarge => 20,
-            Rows::LongKeys => 100,
             Rows::LongPrefix => 30,
         };
         let len = if matches!(self, Rows::Mixed) {
