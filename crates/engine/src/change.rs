@@ -19,6 +19,7 @@
 //!  11 Absorb       8 right, fence, cells
 //!  12 LeafPurge    for each ghost: 2 slot, ascending
 //!  13 Renew        2 at, 8 first, 4 count, 4 written
+//!  14 Splice       2 at, 2 cut, 8 right, fence, fence, fence: the prefix, cells without it
 //!
 //! fence: 2 length, or 65535 for none, and its bytes
 //! ```
@@ -27,6 +28,7 @@ use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, set_kind};
 
 use crate::btree::cells::Cells;
 use crate::btree::edit::{self, Shape};
+use crate::btree::splice::{Splice, splice};
 
 /// Where a page's own bytes begin: the header's last field belongs to the page's kind.
 pub(crate) const BODY_AT: usize = HEADER_SIZE - 8;
@@ -143,6 +145,8 @@ pub(crate) enum Change<'a> {
         /// Its right neighbour.
         right: PageId,
     },
+    /// Cells of a node are replaced, and its fences.
+    Splice(Splice<'a>),
 }
 
 /// Marks a page that leaves its structure: only the kind, so that the record stays small.
@@ -269,6 +273,7 @@ impl<'a> Change<'a> {
                 push_fence(out, upper);
                 out.extend_from_slice(cells.0);
             }
+            Change::Splice(splice) => encode_splice(out, &splice),
         }
     }
 
@@ -328,6 +333,7 @@ impl<'a> Change<'a> {
                 }
                 Change::Renew { at, first, count, written }
             }
+            14 => Change::Splice(decode_splice(fields)?),
             _ => return Err(BadChange),
         })
     }
@@ -404,6 +410,7 @@ impl<'a> Change<'a> {
                 edit::truncate(page, usize::from(keep), upper, right)
             }
             Change::Absorb { cells, upper, right } => edit::absorb(page, cells, upper, right),
+            Change::Splice(change) => splice(page, &change),
         }
     }
 }
@@ -434,6 +441,25 @@ fn decode_node(mut fields: Fields<'_>) -> Result<Change<'_>, BadChange> {
     let upper = fields.fence()?;
     let shape = Shape { level, tree, lower, upper, right, first_child };
     Ok(Change::Node { shape, cells: Cells(fields.rest()) })
+}
+
+fn encode_splice(out: &mut Vec<u8>, splice: &Splice<'_>) {
+    out.push(14);
+    out.extend_from_slice(&splice.at.to_le_bytes());
+    out.extend_from_slice(&splice.cut.to_le_bytes());
+    out.extend_from_slice(&splice.right.0.to_le_bytes());
+    push_fence(out, Some(splice.lower));
+    push_fence(out, splice.upper);
+    push_fence(out, Some(splice.prefix));
+    out.extend_from_slice(splice.cells.0);
+}
+
+fn decode_splice(mut fields: Fields<'_>) -> Result<Splice<'_>, BadChange> {
+    let (at, cut, right) = (fields.u16()?, fields.u16()?, fields.page()?);
+    let lower = fields.fence()?.ok_or(BadChange)?;
+    let upper = fields.fence()?;
+    let prefix = fields.fence()?.ok_or(BadChange)?;
+    Ok(Splice { at, cut, right, lower, upper, prefix, cells: Cells(fields.rest()) })
 }
 
 fn format_page(page: &mut PageBuf, kind: PageKind, bytes: &[u8]) -> Result<(), BadChange> {
@@ -678,7 +704,7 @@ mod tests {
             }
             let mut bytes: Vec<u8> = (0..prng.below(60)).map(|_| prng.below(256) as u8).collect();
             if let Some(tag) = bytes.first_mut() {
-                *tag %= 14;
+                *tag %= 15;
             }
             for byte in bytes.iter_mut().skip(1) {
                 if prng.below(2) == 0 {

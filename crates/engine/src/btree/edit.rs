@@ -59,18 +59,24 @@ fn put_u16(page: &mut PageBuf, at: usize, value: usize) {
 }
 
 /// A node being built, in key order.
-struct Builder {
+pub(super) struct Builder {
     page: PageBuf,
     fixed: usize,
-    slots_end: usize,
+    pub(super) slots_end: usize,
     cells_start: usize,
     count: usize,
     ghosts: usize,
+    /// Bytes of the cells that were kept or pushed.
+    cells_len: usize,
 }
 
 impl Builder {
     /// An empty node in place of `old`, which keeps its LSN and id.
-    fn new(old: &PageBuf, shape: &Shape<'_>, prefix: &[u8]) -> Result<Builder, BadChange> {
+    pub(super) fn new(
+        old: &PageBuf,
+        shape: &Shape<'_>,
+        prefix: &[u8],
+    ) -> Result<Builder, BadChange> {
         let upper = shape.upper.unwrap_or_default();
         if shape.lower.len() > KEY_MAX || upper.len() > KEY_MAX || prefix.len() > KEY_MAX {
             return Err(BadChange);
@@ -107,11 +113,12 @@ impl Builder {
             cells_start: PAGE_SIZE,
             count: 0,
             ghosts: 0,
+            cells_len: 0,
         })
     }
 
     /// Appends a cell whose key, after the prefix, is `suffix` in two parts.
-    fn push(&mut self, suffix: [&[u8]; 2], body: &Body<'_>) -> Result<(), BadChange> {
+    pub(super) fn push(&mut self, suffix: [&[u8]; 2], body: &Body<'_>) -> Result<(), BadChange> {
         let [first, second] = suffix;
         let key_len = first.len() + second.len();
         let len = self.fixed + key_len + body.value().len();
@@ -119,6 +126,7 @@ impl Builder {
             return Err(BadChange);
         }
         self.cells_start -= len;
+        self.cells_len += len;
         let key_at = self.cells_start + self.fixed;
         self.page[key_at..key_at + first.len()].copy_from_slice(first);
         self.page[key_at + first.len()..key_at + key_len].copy_from_slice(second);
@@ -133,7 +141,7 @@ impl Builder {
     }
 
     /// Appends cell `index` of `old`.
-    fn push_old(&mut self, old: &Node<'_>, index: usize) -> Result<(), BadChange> {
+    pub(super) fn push_old(&mut self, old: &Node<'_>, index: usize) -> Result<(), BadChange> {
         let prefix_len = u16_at(&self.page, node::PREFIX_LEN_AT);
         let (prefix, suffix) = (old.prefix(), old.suffix(index));
         let key = match prefix_len.checked_sub(prefix.len()) {
@@ -153,7 +161,29 @@ impl Builder {
         Ok(())
     }
 
-    fn finish(mut self, page: &mut PageBuf) {
+    /// Has the bytes of `old` from `from` on, of which those from `floor` on are cells that stay.
+    pub(super) fn keep_cells(&mut self, old: &PageBuf, from: usize, floor: usize) {
+        self.page[from..].copy_from_slice(&old[from..]);
+        self.cells_start = floor;
+    }
+
+    /// Appends the slot of a cell that was kept, with its prefix. There is room for it.
+    pub(super) fn keep_slot(&mut self, old: &Node<'_>, index: usize) {
+        self.page[self.slots_end..self.slots_end + SLOT].copy_from_slice(&old.slot_bytes(index));
+        self.slots_end += SLOT;
+        self.count += 1;
+        self.ghosts += usize::from(old.is_leaf() && old.is_ghost(index));
+        self.cells_len += old.cell_len(index);
+    }
+
+    /// As `finish`, where cells were kept.
+    pub(super) fn finish_with_holes(mut self, page: &mut PageBuf) {
+        let holes = (PAGE_SIZE - self.cells_start).saturating_sub(self.cells_len);
+        put_u16(&mut self.page, node::HOLES_AT, holes);
+        self.finish(page);
+    }
+
+    pub(super) fn finish(mut self, page: &mut PageBuf) {
         put_u16(&mut self.page, node::COUNT_AT, self.count);
         put_u16(&mut self.page, node::CELLS_AT, self.cells_start);
         put_u16(&mut self.page, node::GHOSTS_AT, self.ghosts);
@@ -162,7 +192,7 @@ impl Builder {
 }
 
 /// What a cell holds beside its key.
-enum Body<'a> {
+pub(super) enum Body<'a> {
     Record(u8, &'a [u8]),
     Child(PageId),
 }
@@ -177,7 +207,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn decode(level: u8, bytes: &'a [u8]) -> Result<Body<'a>, BadChange> {
+    pub(super) fn decode(level: u8, bytes: &'a [u8]) -> Result<Body<'a>, BadChange> {
         if level == 0 {
             let (flags, value) = bytes.split_first().ok_or(BadChange)?;
             return Ok(Body::Record(*flags, value));

@@ -1,12 +1,9 @@
 //! Merges: how nodes that deletions have emptied give their pages back.
 //!
-//! A node that falls below a quarter is merged with a neighbour of the same parent if the two
-//! together fill three quarters at most: so neither a split nor a merge follows at once. If one of
-//! them is empty, they may fill all of the page. So they may where rows are longer than a quarter
-//! of a page, and there a leaf of one row is merged, too: it could waste three quarters of its page
-//! for good. It is tried when a purge crosses that line, empties the leaf or leaves it one row, not
-//! each time below that. Merges go
-//! up level by level; a root with a single child takes that child's contents.
+//! Leaves share their rows with one page fewer, see [`balance`](super::balance). An inner node that
+//! falls below a half is merged with a neighbour of the same parent if the two together fill three
+//! quarters at most: so neither a split nor a merge follows at once. Merges go up level by level; a
+//! root with a single child takes that child's contents.
 //!
 //! A compaction ([`Rule::Dense`]) merges any two neighbours of a parent that have room in one page,
 //! but for a little; if their cells are so large that none would fit into that, in all of it.
@@ -23,9 +20,9 @@ use crate::Error;
 use crate::change::{Change, FREE};
 use crate::writer::{Undo, Writer};
 
-/// Below this many bytes of cells a node looks for a neighbour to merge with.
-const UNDERFULL: usize = PAGE_SIZE / 4;
-/// A merged node is no fuller than this.
+/// Below this many bytes of cells an inner node looks for a neighbour to merge with.
+const UNDERFULL: usize = PAGE_SIZE / 2;
+/// A merged inner node is no fuller than this.
 const MERGED_MAX: usize = PAGE_SIZE / 4 * 3;
 /// Nor is one that a compaction has filled fuller than this, if that leaves room for a cell.
 const DENSE_MAX: usize = PAGE_SIZE / 100 * 93;
@@ -45,7 +42,7 @@ pub(super) enum Merged {
 /// Which nodes are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// Those below a quarter, with either neighbour.
+    /// Inner nodes below a half, with either neighbour.
     Thin,
     /// All that find room in the one before.
     Dense,
@@ -65,13 +62,9 @@ fn mean_cell(left: &Node<'_>, right: &Node<'_>) -> usize {
     (left.used() + right.used()) / (left.len() + right.len()).max(1)
 }
 
-/// Whether a purge of `removed` bytes has just made a node worth merging.
-pub(super) fn became_underfull(node: &Node<'_>, removed: usize) -> bool {
-    node.len() == 0 || (removed > 0 && is_underfull(node) && node.used() + removed >= UNDERFULL)
-}
-
+/// Whether an inner node is worth a merge.
 pub(super) fn is_underfull(node: &Node<'_>) -> bool {
-    node.used() < UNDERFULL || (node.is_leaf() && node.len() == 1)
+    node.used() < UNDERFULL
 }
 
 /// At least the bytes of a page that holds both.
@@ -92,20 +85,6 @@ fn merged_len(left: &Node<'_>, right: &Node<'_>) -> usize {
 }
 
 impl Tree {
-    /// Merges the leaf of `key` if that is worth it, and then those above it.
-    ///
-    /// # Errors
-    ///
-    /// `Corrupt`, those of the pool and of `Writer::change`.
-    pub(super) fn merge_up<W: Writer>(&self, w: &mut W, key: &[u8]) -> Result<(), Error> {
-        for level in 0..node::LEVEL_MAX {
-            if self.merge(w, level, key, Rule::Thin)? != Merged::AndThin {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Reads the node of `level` and its neighbours while no parent is latched: a merge shall not
     /// hold up every descent while it waits for a device.
     fn fetch_near(&self, level: u8, key: &[u8]) -> Result<(), Error> {
@@ -215,7 +194,11 @@ impl Tree {
 
     /// Puts the contents of a root's only child into the root, as long as it has but one. Returns
     /// whether a parent, not the root, with one child is worth a merge.
-    fn collapse<W: Writer>(&self, w: &mut W, mut root: PageMut<'_>) -> Result<Merged, Error> {
+    pub(super) fn collapse<W: Writer>(
+        &self,
+        w: &mut W,
+        mut root: PageMut<'_>,
+    ) -> Result<Merged, Error> {
         if root.id() != self.root() {
             return Ok(Merged::AndThin);
         }

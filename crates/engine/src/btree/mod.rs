@@ -43,7 +43,9 @@
 pub(crate) mod cells;
 pub(crate) mod edit;
 pub(crate) mod node;
+pub(crate) mod splice;
 
+mod balance;
 mod check;
 mod compact;
 mod descend;

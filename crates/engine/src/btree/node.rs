@@ -374,6 +374,21 @@ impl<'a> Node<'a> {
         terrace_pool::prefetch(self.page, self.cell_at(index), CELL_AHEAD);
     }
 
+    /// Slot `index`, as stored.
+    pub(crate) fn slot_bytes(&self, index: usize) -> [u8; SLOT] {
+        self.slot(index).to_le_bytes()
+    }
+
+    /// Where the cells begin.
+    pub(crate) fn cells_start(&self) -> usize {
+        u16_at(self.page, CELLS_AT)
+    }
+
+    /// What lies between slots and cells: its bytes mean nothing.
+    pub(crate) fn gap_range(&self) -> Range<usize> {
+        self.cells_start() - self.gap()..self.cells_start()
+    }
+
     /// Offset of cell `index`.
     pub(crate) fn cell_at(&self, index: usize) -> usize {
         slot_offset(self.slot(index))

@@ -28,9 +28,10 @@ use terrace_page::{PageBuf, PageId};
 use terrace_pool::PageMut;
 
 use super::Tree;
+use super::balance::{Look, is_light, look_after};
 use super::descend::Seek;
-use super::merge::{became_underfull, is_underfull};
-use super::node::{Node, SLOT};
+use super::merge::{Merged, Rule};
+use super::node::{LEVEL_MAX, Node, SLOT};
 use crate::change::Change;
 use crate::reclaim::Progress;
 use crate::writer::{Reader, Undo, Writer};
@@ -62,7 +63,7 @@ impl Reclaimable {
     /// What is to be looked at in a page, if it is such a leaf.
     pub(crate) fn of(page: &PageBuf) -> Option<Reclaimable> {
         let node = Node::open(page).filter(Node::is_leaf)?;
-        let is_worth = is_worth_purging(&node) || is_underfull(&node);
+        let is_worth = is_worth_purging(&node) || is_light(&node);
         is_worth.then(|| Reclaimable {
             tree: TreeId(node.tree()),
             key: node.lower().into(),
@@ -84,6 +85,13 @@ impl Tree {
     ) {
         if is_worth_purging(node) {
             r.met_ghosts(self.id, leaf, key);
+        }
+    }
+
+    /// Tells a transaction that a shorter value has left room in `leaf`, as `note_ghosts` does.
+    pub(super) fn note_light<R: Reader + ?Sized>(&self, r: &mut R, leaf: &PageMut<'_>, key: &[u8]) {
+        if leaf.id() != self.root() && is_light(&Node::again(leaf)) {
+            r.met_ghosts(self.id, leaf.id(), key);
         }
     }
 
@@ -119,17 +127,22 @@ impl Tree {
         Ok(freed)
     }
 
-    /// What the reclaim task does for the leaf of `key`: purges its ghosts, and merges it if that
-    /// has left little.
+    /// What the reclaim task does for the leaf of `key`: purges its ghosts, and has it share rows
+    /// with its neighbours if that has left room, or a shorter value has. `More`: it did, and may
+    /// do so again.
     ///
     /// # Errors
     ///
     /// As `merge_up`.
     pub(crate) fn purge_leaf<W: Writer>(&self, w: &mut W, key: &[u8]) -> Result<Progress, Error> {
-        self.purge_and_merge(w, key, became_underfull)
+        self.purge_and_merge(w, key, |node, freed| match freed {
+            // Ghosts that are locked are noted again.
+            0 => (node.ghosts() == 0 && is_light(node)).then_some(Look::Everywhere),
+            _ => Some(look_after(node, freed)),
+        })
     }
 
-    /// As `purge_leaf`, where a crash may have come between a purge and its merge.
+    /// As `purge_leaf`, where a crash may have come between a purge and what follows it.
     ///
     /// # Errors
     ///
@@ -139,25 +152,45 @@ impl Tree {
         w: &mut W,
         key: &[u8],
     ) -> Result<Progress, Error> {
-        self.purge_and_merge(w, key, |node, _| is_underfull(node))
+        self.purge_and_merge(w, key, |node, freed| {
+            (freed > 0 || is_light(node)).then_some(Look::Everywhere)
+        })
     }
 
     fn purge_and_merge<W: Writer>(
         &self,
         w: &mut W,
         key: &[u8],
-        is_thin: impl FnOnce(&Node<'_>, usize) -> bool,
+        look: impl FnOnce(&Node<'_>, usize) -> Option<Look>,
     ) -> Result<Progress, Error> {
-        let is_thin = {
+        let look = {
             let mut leaf = self.leaf_exclusive(Seek::Key(key))?;
             let freed = self.purge(w, &mut leaf)?;
             let node = self.node(leaf.id(), &leaf)?;
-            leaf.id() != self.root() && is_thin(&node, freed)
+            if leaf.id() == self.root() { None } else { look(&node, freed) }
         };
-        if is_thin {
-            self.merge_up(w, key)?;
+        match look {
+            Some(look) if self.merge_up(w, key, look)? => Ok(Progress::More),
+            _ => Ok(Progress::Done),
         }
-        Ok(Progress::Done)
+    }
+
+    /// Has the leaf of `key` share its rows if that is worth it, and merges those above it. Returns
+    /// whether the leaf did.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, those of the pool and of `Writer::change`.
+    fn merge_up<W: Writer>(&self, w: &mut W, key: &[u8], look: Look) -> Result<bool, Error> {
+        let leaf = self.balance(w, key, look)?;
+        let mut merged = leaf;
+        for level in 1..LEVEL_MAX {
+            if merged != Merged::AndThin {
+                break;
+            }
+            merged = self.merge(w, level, key, Rule::Thin)?;
+        }
+        Ok(leaf != Merged::No)
     }
 
     /// The fence above the leaf of `key`, where the next leaf begins.

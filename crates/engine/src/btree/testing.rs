@@ -19,6 +19,7 @@ use terrace_rt::{LeafMutex, World};
 use super::Tree;
 use crate::change::Change;
 use crate::leaf_room::{LeafRoom, RowHash};
+use crate::reclaim::Progress;
 use crate::space::Space;
 use crate::writer::{Nested, Reader, Undo, Writer};
 use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, TreeId};
@@ -155,7 +156,7 @@ impl Bench {
         let met = std::mem::take(&mut self.locks.lock().met);
         let mut txn = self.begin();
         for key in met {
-            tree.purge_leaf(&mut txn, &key).expect("no error");
+            while tree.purge_leaf(&mut txn, &key).expect("no error") == Progress::More {}
         }
         txn.commit();
     }

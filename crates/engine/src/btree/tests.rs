@@ -15,6 +15,7 @@ use crate::{Error, LockMode};
 
 mod compaction;
 mod sizes;
+mod space;
 mod tasks;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

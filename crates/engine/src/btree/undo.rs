@@ -90,7 +90,9 @@ impl Tree {
             {
                 self.pull_pending(w, Reference::of(self.header, value)?.first)?;
             }
-            return w.change(&mut leaf, &change, Undo::None);
+            w.change(&mut leaf, &change, Undo::None)?;
+            self.note_light(w, &leaf, key);
+            return Ok(());
         }
         Err(Tree::corrupt(self.header, "splits make no room in this tree"))
     }

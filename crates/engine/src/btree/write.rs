@@ -310,6 +310,7 @@ impl Tree {
         if !self.fits_in_place_of(w, &node, slot, 1 + value.len()) {
             return Ok(Attempt::NoRoom(Need::Replace { record_len: 1 + value.len() }));
         }
+        let shrinks = value.len() < node.record(slot).1.len();
         let (tree, record) = (self.id, record(flags, value));
         let change = Change::LeafReplace { slot: slot as u16, record: &record };
         if may_be_own {
@@ -319,6 +320,9 @@ impl Tree {
             w.change(&mut leaf, &change, Undo::Update { tree, key, old: &old })?;
         } else {
             w.change(&mut leaf, &change, Undo::Insert { tree, key })?;
+        }
+        if shrinks {
+            self.note_light(w, &leaf, key);
         }
         Ok(Attempt::Done { existed: false })
     }
@@ -382,6 +386,7 @@ impl Tree {
     ) -> Result<(), Error> {
         let (old_flags, old_value) = Node::again(leaf).record(slot);
         let (tree, slot) = (self.id, slot as u16);
+        let shrinks = value.len() < old_value.len();
         self.keep_room(w, key, (old_value.len(), value.len()));
         if flags == 0 && old_flags == 0 {
             let (at, cut, bytes) = difference(old_value, value);
@@ -393,12 +398,17 @@ impl Tree {
             let head = [old::PATCH, at0, at1, len0, len1];
             let old = Joined::new(&head, &old_value[at..at + cut]);
             let change = Change::LeafPatch { slot, at: at as u16, cut: cut as u16, bytes };
-            return w.change(leaf, &change, Undo::Update { tree, key, old: &old });
+            w.change(leaf, &change, Undo::Update { tree, key, old: &old })?;
+        } else {
+            let old = [&[old::WHOLE, old_flags], old_value].concat();
+            let record = record(flags, value);
+            let change = Change::LeafReplace { slot, record: &record };
+            w.change(leaf, &change, Undo::Update { tree, key, old: &old })?;
         }
-        let old = [&[old::WHOLE, old_flags], old_value].concat();
-        let record = record(flags, value);
-        let change = Change::LeafReplace { slot, record: &record };
-        w.change(leaf, &change, Undo::Update { tree, key, old: &old })
+        if shrinks {
+            self.note_light(w, leaf, key);
+        }
+        Ok(())
     }
 
     /// Deletes `key`; returns whether it was there. Its value goes to `old`, if asked for.

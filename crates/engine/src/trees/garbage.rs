@@ -14,6 +14,8 @@ use crate::{Error, TreeId};
 
 /// Nested actions that one piece of the reclaim task spends on large values.
 const CHAIN_STEPS: u32 = 64;
+/// How often a sweep has one leaf share its rows: each time a page goes.
+const SHARES_MAX: u32 = 16;
 /// Bytes of a large value that one of them frees, if its pages lie together.
 const CHAIN_STEP_BYTES: u64 = 64 << 10;
 
@@ -80,7 +82,11 @@ impl Trees {
     ) -> Result<Option<Box<[u8]>>, Error> {
         let Some(tree) = self.find(tree) else { return Ok(None) };
         let next = tree.fence_above(key)?;
-        self.alone(engine, |context| tree.purge_leaf(context, key))?;
+        for _ in 0..SHARES_MAX {
+            if self.alone(engine, |context| tree.purge_leaf(context, key))? != Progress::More {
+                break;
+            }
+        }
         Ok(next.map(Vec::into_boxed_slice))
     }
 

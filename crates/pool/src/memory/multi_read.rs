@@ -117,6 +117,11 @@ impl BufferPool {
         });
     }
 
+    /// Whether a frame has `page`, or is about to: it may leave again.
+    pub fn is_in_memory(&self, page: PageId) -> bool {
+        self.memory.lookup(page).is_some()
+    }
+
     /// Reads those of `pages` that are not in memory, many at once, and returns when they are
     /// there: best effort, since they may leave again, or find no frame.
     pub fn prefetch(&self, pages: &[PageId]) {

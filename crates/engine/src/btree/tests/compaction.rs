@@ -113,7 +113,7 @@ fn a_compacted_tree_agrees_with_a_map() {
             bench.pool.shutdown();
         });
     }
-    assert!(counts.merged > 100 && counts.moved > 1_000, "{} {}", counts.merged, counts.moved);
+    assert!(counts.merged > 50 && counts.moved > 500, "{} {}", counts.merged, counts.moved);
     assert!(punched > 0);
 }
 
@@ -184,7 +184,6 @@ fn leaves_with_long_keys_and_short_fences_give_rows_away() {
                 !goes
             });
             txn.commit();
-            bench.purge(&tree);
             tighten(&bench, &tree, &mut counts);
             let stats = tree.check().expect("a sound tree");
             assert_eq!(stats.keys, rows.len() as u64, "seed {seed}");
@@ -248,7 +247,7 @@ fn many_tasks_change_a_tree_that_is_compacted() {
         });
     }
     let counts = counts.lock();
-    assert!(counts.merged > 80 && counts.moved > 500, "{} {}", counts.merged, counts.moved);
+    assert!(counts.merged > 40 && counts.moved > 250, "{} {}", counts.merged, counts.moved);
 }
 
 /// Pages of the lower extents are in use, of the upper ones free: moves to another map and back.
