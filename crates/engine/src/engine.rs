@@ -10,14 +10,13 @@
 //!
 //! - C1: only a task that holds `boot` takes a checkpoint, writes the superblock, or cuts the log.
 //! - C2: the log is cut only after the superblock that says so is durable.
-//! - C3: a transaction is in `chains` from before its first record until after its last one, so
+//! - C3: a transaction is in `writing` from before its first record until after its last one, so
 //!   that a checkpoint which began before its last record finds it.
 
 pub(crate) mod frame_room;
 mod log_room;
 mod writers;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -42,7 +41,7 @@ use crate::recovery::NotUndone;
 use crate::share::{self, Apart};
 use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
-use crate::versions::{Versions, Writing};
+use crate::versions::Versions;
 use crate::{Action, Error, Part, TreeId};
 
 /// Closing looks for open transactions after a pause, at first this and then twice as long.
@@ -67,9 +66,6 @@ pub(crate) struct Tally {
     pub(crate) checkpoint_ns: AtomicU64,
     pub(crate) table_ns: AtomicU64,
 }
-
-/// Transactions that write, ascending.
-type Chains = VecDeque<(TxnId, Arc<Writing>)>;
 
 /// Buffers that no transaction has, on cache lines of their own.
 #[derive(Default)]
@@ -106,13 +102,10 @@ pub(crate) struct Engine {
     pub(crate) tally: Tally,
     /// Given when the log is half full, or the database closes.
     pub(crate) checkpoint_wanted: Signal,
-    /// By number, which is the order in which they came.
-    chains: Apart<LeafMutex<Chains>>,
+    /// Transactions that write.
+    writing: Apart<writers::Writers>,
     /// What snapshots need.
     pub(crate) versions: Versions,
-    next_txn: Apart<AtomicU64>,
-    /// Where the last COMMIT record ends, at least: what is read may be no more durable than that.
-    pub(crate) committed_to: Apart<AtomicU64>,
     /// The transaction that others wait for since it keeps the log from being cut, or zero.
     pub(crate) log_holder: AtomicU64,
     /// The stamp given last, see `btree::overflow`.
@@ -195,9 +188,7 @@ impl Engine {
             flash_role: parts.flash_role,
             tally: Tally::default(),
             checkpoint_wanted: Signal::new(),
-            chains: Apart::default(),
-            next_txn: Apart(AtomicU64::new(parts.next_txn.0)),
-            committed_to: Apart::default(),
+            writing: Apart(writers::Writers::new(parts.next_txn)),
             log_holder: AtomicU64::new(0),
             stamp: AtomicU64::new(0),
             boot: Mutex::new(parts.boot),
@@ -415,7 +406,7 @@ impl Engine {
             begin_checkpoint: begin,
             end_checkpoint: end,
             log_from: self.log_from(oldest_dirty),
-            next_txn: TxnId(self.next_txn.load(Ordering::Relaxed)),
+            next_txn: self.writing.next(),
             ..*boot
         };
         self.write_superblock(boot, next)?; // 7
@@ -463,7 +454,7 @@ impl Engine {
     /// Transactions that have written and not ended, with their first and last records. Called
     /// after BEGIN_CHKPT was appended, it lacks none that has a record before it.
     fn active(&self) -> Vec<(TxnId, Lsn, Lsn)> {
-        let chains = self.chains.lock();
+        let chains = self.writing.chains.lock();
         chains
             .iter()
             .filter_map(|(txn, chain)| chain.open().map(|(first, last)| (*txn, first, last)))

@@ -127,19 +127,22 @@ impl Before {
 }
 
 impl Core {
+    #[inline]
     pub(super) fn begin(engine: &Arc<Share<Engine>>) -> Result<Core, Error> {
-        engine.check_beginning()?;
         engine.check_running()?;
+        engine.check_beginning()?;
         Ok(Core::new(Context::begin_in_task(engine, terrace_rt::task_id())?))
     }
 
     /// A transaction that reads, through a snapshot if there can be one.
+    #[inline]
     pub(super) fn begin_read(engine: &Arc<Share<Engine>>) -> Result<Core, Error> {
         engine.check_beginning()?;
         engine.check_running()?;
         Ok(Core::new(Context::begin_snapshot(engine, terrace_rt::task_id())?))
     }
 
+    #[inline]
     fn new(context: Context) -> Core {
         Core {
             context: RefCell::new(context),

@@ -310,7 +310,6 @@ impl Database {
     /// `TooManyTransactions`, `ReadOnly`, `Failed`, `Closed`, `Forked`, `Reentrant`.
     pub fn begin_write(&self) -> Result<WriteTransaction, Error> {
         self.check_writable()?;
-        self.engine().check_running()?;
         WriteTransaction::begin(self.handle.shares.own())
     }
 

@@ -188,6 +188,7 @@ impl fmt::Debug for ReadTransaction {
 }
 
 impl WriteTransaction {
+    #[inline]
     pub(crate) fn begin(engine: &Arc<Share<Engine>>) -> Result<WriteTransaction, Error> {
         Ok(WriteTransaction { core: Core::begin(engine)? })
     }
@@ -329,11 +330,12 @@ impl WriteTransaction {
     ///
     /// `Doomed` if an operation failed, `UnfinishedLoad`: the transaction is rolled back. `Failed`
     /// if the log could not be written: whether it is committed is known after reopening.
-    pub fn commit(self, durability: Durability) -> Result<(), Error> {
-        self.core.context.borrow().engine().check_running()?;
+    pub fn commit(mut self, durability: Durability) -> Result<(), Error> {
+        self.core.context.get_mut().engine().check_running()?;
         self.core.check_doomed()?;
         self.core.check_loads()?;
-        let mut context = self.core.context.into_inner();
+        // In place: a context has some hundred bytes.
+        let context = self.core.context.get_mut();
         let committed = context.commit(durability);
         committed.map_err(|error| context.engine().explain(error))?;
         context.engine().tally.commits.count();
@@ -345,8 +347,8 @@ impl WriteTransaction {
     /// # Errors
     ///
     /// `Failed` if the changes could not be undone: recovery undoes them at the next opening.
-    pub fn rollback(self) -> Result<(), Error> {
-        let mut context = self.core.context.into_inner();
+    pub fn rollback(mut self) -> Result<(), Error> {
+        let context = self.core.context.get_mut();
         context.engine().check_usable()?;
         let undone = context.rollback();
         undone.map_err(|error| context.engine().explain(error))
@@ -354,6 +356,7 @@ impl WriteTransaction {
 }
 
 impl ReadTransaction {
+    #[inline]
     pub(crate) fn begin(engine: &Arc<Share<Engine>>) -> Result<ReadTransaction, Error> {
         Ok(ReadTransaction { core: Core::begin_read(engine)? })
     }

@@ -50,38 +50,48 @@ pub(crate) enum Modified<E> {
     Refused(E),
 }
 
-/// Bytes of the blocks of `N` that `a` and `b` both begin with.
+/// Bytes that are compared at once, as long as they are equal.
+const STRIDE: usize = 32;
+
+/// How many bytes `a` and `b`, which are equally long, both begin with.
 #[inline]
-fn same_ahead<const N: usize>(a: &[u8], b: &[u8]) -> usize {
-    let blocks = a.as_chunks::<N>().0.iter().zip(b.as_chunks::<N>().0);
-    N * blocks.take_while(|(a, b)| a == b).count()
+fn same_ahead(a: &[u8], b: &[u8]) -> usize {
+    let strides = a.as_chunks::<STRIDE>().0.iter().zip(b.as_chunks::<STRIDE>().0);
+    let mut same = STRIDE * strides.take_while(|(a, b)| a == b).count();
+    let (a_words, a_rest) = a[same..].as_chunks::<8>();
+    let (b_words, b_rest) = b[same..].as_chunks::<8>();
+    for (a, b) in a_words.iter().zip(b_words) {
+        match u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b) {
+            0 => same += 8,
+            unequal => return same + unequal.trailing_zeros() as usize / 8,
+        }
+    }
+    same + a_rest.iter().zip(b_rest).take_while(|(a, b)| a == b).count()
 }
 
-/// Bytes of the blocks of `N` that `a` and `b` both end with.
+/// How many bytes `a` and `b`, which are equally long, both end with.
 #[inline]
-fn same_behind<const N: usize>(a: &[u8], b: &[u8]) -> usize {
-    let blocks = a.as_rchunks::<N>().1.iter().rev().zip(b.as_rchunks::<N>().1.iter().rev());
-    N * blocks.take_while(|(a, b)| a == b).count()
+fn same_behind(a: &[u8], b: &[u8]) -> usize {
+    let strides = a.as_rchunks::<STRIDE>().1.iter().zip(b.as_rchunks::<STRIDE>().1);
+    let mut same = STRIDE * strides.rev().take_while(|(a, b)| a == b).count();
+    let (a_rest, a_words) = a[..a.len() - same].as_rchunks::<8>();
+    let (b_rest, b_words) = b[..b.len() - same].as_rchunks::<8>();
+    for (a, b) in a_words.iter().zip(b_words).rev() {
+        match u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b) {
+            0 => same += 8,
+            unequal => return same + unequal.leading_zeros() as usize / 8,
+        }
+    }
+    same + a_rest.iter().zip(b_rest).rev().take_while(|(a, b)| a == b).count()
 }
 
 /// Where `new` differs from `old`: offset, bytes to cut there, bytes to put there.
 fn difference<'n>(old: &[u8], new: &'n [u8]) -> (usize, usize, &'n [u8]) {
     let shorter = old.len().min(new.len());
-    let mut at = same_ahead::<32>(old, new);
-    at += same_ahead::<8>(&old[at..], &new[at..]);
-    while at < shorter && old[at] == new[at] {
-        at += 1;
-    }
-    let (old_rest, new_rest) = (&old[at..], &new[at..]);
-    let mut same = same_behind::<32>(old_rest, new_rest);
-    let kept = |rest: &[u8]| rest.len() - same;
-    same += same_behind::<8>(&old_rest[..kept(old_rest)], &new_rest[..kept(new_rest)]);
-    let most = old_rest.len().min(new_rest.len());
-    while same < most && old_rest[old_rest.len() - same - 1] == new_rest[new_rest.len() - same - 1]
-    {
-        same += 1;
-    }
-    (at, old_rest.len() - same, &new_rest[..new_rest.len() - same])
+    let at = same_ahead(&old[..shorter], &new[..shorter]);
+    let rest = shorter - at;
+    let same = same_behind(&old[old.len() - rest..], &new[new.len() - rest..]);
+    (at, old.len() - at - same, &new[at..new.len() - same])
 }
 
 /// Flags and value in one.

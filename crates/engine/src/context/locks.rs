@@ -78,12 +78,22 @@ impl Context {
         Ok(())
     }
 
-    /// Locks a table as for reading some of its keys, waiting for others.
+    /// Locks a table as for reading some of its keys, waiting for others; or as for writing some,
+    /// if it will probably do so, and need not wait for that.
     ///
     /// # Errors
     ///
     /// As `wait_for`.
     pub(crate) fn lock_intent(&mut self, tree: TreeId) -> Result<(), Error> {
+        let Some(owner) = &self.owner else { return Ok(()) };
+        let tables = &self.buffers.tables;
+        if tables.was_written(tree) && tables.find(tree).is_none() {
+            let (resource, modes) = (Resource::table(tree), Modes::TABLE_INTENT_WRITE);
+            if self.engine.locks.try_acquire(owner, resource, modes)? {
+                self.note(tree, resource, modes);
+                return Ok(());
+            }
+        }
         self.lock_with_intent(tree, Modes::TABLE_INTENT_READ)
     }
 
@@ -270,7 +280,8 @@ impl Reader for Context {
         // the cache, once there are many.
         let known = self.buffers.tables.find(request.tree);
         if let Some(index) = known {
-            let table = &self.buffers.tables.list[index];
+            let table = &mut self.buffers.tables.list[index];
+            table.is_written |= intent == Modes::TABLE_INTENT_WRITE;
             if covers_table(table.modes, whole) {
                 return Ok(LockOutcome::Granted);
             }
@@ -333,5 +344,79 @@ impl Reader for Context {
         }
         self.buffers.leaves.keep_to(self.engine.trees.version());
         Some(&mut self.buffers.leaves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use terrace_rt::{Virtual, VirtualConfig};
+
+    use super::*;
+    use crate::share::Share;
+
+    const TREE: TreeId = TreeId(7);
+
+    fn lock_key(context: &mut Context, mode: LockMode) {
+        let request = LockRequest { tree: TREE, key: KeyHash::of(b"row"), mode };
+        assert_eq!(context.try_lock(request).expect("room"), LockOutcome::Granted);
+    }
+
+    /// What a transaction has locked of the table once it has opened it.
+    fn opened(context: &mut Context) -> Modes {
+        context.lock_intent(TREE).expect("it is not waited for");
+        context.buffers.tables.get(TREE).expect("just locked").modes
+    }
+
+    fn in_world(test: impl Fn(&dyn Fn() -> Context)) {
+        let test = || {
+            let db = crate::doc_test::database();
+            let engine = Share::new(Arc::clone(db.engine()));
+            test(&|| Context::begin_in_task(&engine, 1).expect("open"));
+        };
+        Virtual::new(VirtualConfig::default()).run(test).expect("nobody waits for ever");
+    }
+
+    /// A transaction opens a table with the lock that the one before it needed in the end.
+    #[test]
+    fn a_table_is_opened_with_the_lock_that_was_needed_last() {
+        in_world(|begin| {
+            let reads = Modes::TABLE_INTENT_READ;
+            let writes = Modes::TABLE_INTENT_WRITE;
+            let cases = [
+                (reads, LockMode::Shared),
+                (reads, LockMode::Exclusive),
+                (writes, LockMode::Exclusive),
+                (writes, LockMode::Shared),
+                (reads, LockMode::Shared),
+            ];
+            for (expected, mode) in cases {
+                let mut context = begin();
+                assert_eq!(opened(&mut context), expected);
+                lock_key(&mut context, mode);
+                // So that what was needed first does not hide what was needed in the end.
+                lock_key(&mut context, LockMode::Shared);
+            }
+        });
+    }
+
+    /// The stronger lock is not waited for before it is needed.
+    #[test]
+    fn a_table_that_is_read_as_a_whole_can_be_opened() {
+        in_world(|begin| {
+            // It has buffers of its own as long as it lives.
+            let mut reader = begin();
+            let write = || {
+                let mut writer = begin();
+                let modes = opened(&mut writer);
+                lock_key(&mut writer, LockMode::Exclusive);
+                modes
+            };
+            write();
+            assert_eq!(write(), Modes::TABLE_INTENT_WRITE);
+            reader.lock_table(TREE, LockMode::Shared).expect("free");
+            assert_eq!(opened(&mut begin()), Modes::TABLE_INTENT_READ);
+        });
     }
 }

@@ -32,7 +32,6 @@ pub(crate) use buffers::{Buffers, Mark};
 pub(crate) use rollback::Past;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, TxnId};
 use terrace_rt::Nanos;
@@ -42,7 +41,7 @@ use crate::api::Durability;
 use crate::btree::Tree;
 use crate::engine::Engine;
 use crate::lock::Owner;
-use crate::log::Level;
+use crate::log::{Last, Level};
 use crate::opened::Types;
 use crate::reclaim::Work;
 use crate::share::Share;
@@ -113,6 +112,7 @@ impl Context {
     /// # Errors
     ///
     /// As `begin`.
+    #[inline]
     pub(crate) fn begin_in_task(engine: &Arc<Share<Engine>>, task: u64) -> Result<Context, Error> {
         let owner = engine.locks.enter(task)?;
         Ok(Context::new(engine, TxnId(0), Some(owner)))
@@ -185,6 +185,7 @@ impl Context {
         self.ended = true;
     }
 
+    #[inline]
     fn new(engine: &Arc<Share<Engine>>, txn: TxnId, owner: Option<Owner>) -> Context {
         Context {
             engine: Arc::clone(engine),
@@ -315,14 +316,13 @@ impl Context {
             if self.txn != TxnId(0) {
                 engine.unregister(self.txn);
             }
-            return Ok(Lsn(engine.committed_to.load(Ordering::Acquire)));
+            return Ok(engine.log.committed_end());
         };
         self.buffers.draft.commit(self.txn, self.last);
-        let lsn = engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
+        let (draft, last) = (&mut self.buffers.draft, (&**chain, Last::Commit));
+        let lsn = engine.log.append_last(draft, &mut self.reserved, last)?;
         self.written(chain);
-        let end = Lsn(lsn.0 + 1);
-        self.engine.committed_to.fetch_max(end.0, Ordering::AcqRel);
-        Ok(end)
+        Ok(Lsn(lsn.0 + 1))
     }
 
     /// The transaction's last record is appended.

@@ -11,7 +11,7 @@ use super::{Context, Mark, Mode};
 use crate::Error;
 use crate::change::Change;
 use crate::log::record::{Body, StoredUndo, decode_undo};
-use crate::log::{Level, Log, LogReader};
+use crate::log::{Last, Level, Log, LogReader};
 use crate::reclaim::Work;
 use crate::writer::Undo;
 
@@ -119,7 +119,8 @@ impl Context {
         self.undo_to(Lsn::ZERO)?;
         let chain = self.chain.take().expect("checked above");
         self.buffers.draft.end(self.txn, self.last);
-        self.engine.log.append_last(&mut self.buffers.draft, &mut self.reserved, &chain)?;
+        let (draft, last) = (&mut self.buffers.draft, (&**chain, Last::End));
+        self.engine.log.append_last(draft, &mut self.reserved, last)?;
         self.written(chain);
         self.offer_unnamed();
         Ok(())

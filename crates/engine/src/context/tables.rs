@@ -1,4 +1,9 @@
 //! The tables that a transaction has locked, and how.
+//!
+//! A transaction that opens a table takes its intention lock for reading, and that for writing
+//! when it writes a key. If the transaction that had the same buffers before has written the table,
+//! it takes the lock for writing at once, unless it would have to wait for that. So a thread whose
+//! transactions all write asks the lock table once for each.
 
 use crate::TreeId;
 use crate::lock::Modes;
@@ -12,6 +17,8 @@ pub(super) struct TableLock {
     pub(super) keys: usize,
     /// When to try to lock the whole table next.
     pub(super) escalate_at: usize,
+    /// The transaction has asked for locks to write keys of it.
+    pub(super) is_written: bool,
 }
 
 /// Tables that share a place, and are found by a walk: those with one number modulo this.
@@ -23,6 +30,9 @@ pub(super) struct Tables {
     pub(super) list: Vec<TableLock>,
     /// Where in the list a table was last put. A hint: the entry itself names its table.
     places: [u8; PLACES],
+    /// In the place of a table, its number if the last transaction that has locked it has written
+    /// it.
+    was_written: [Option<TreeId>; PLACES],
 }
 
 impl Tables {
@@ -43,13 +53,29 @@ impl Tables {
     /// Adds a table of which nothing is held; returns where it is.
     pub(super) fn add(&mut self, tree: TreeId, escalate_at: usize) -> usize {
         let index = self.list.len();
-        self.list.push(TableLock { tree, modes: Modes::NONE, keys: 0, escalate_at });
+        self.list.push(TableLock {
+            tree,
+            modes: Modes::NONE,
+            keys: 0,
+            escalate_at,
+            is_written: false,
+        });
         self.places[tree.0 as usize % PLACES] = index.try_into().unwrap_or(u8::MAX);
         index
     }
 
-    /// Forgets them all.
+    /// Whether the last transaction that has locked the table has written it, as far as is known.
+    #[inline]
+    pub(super) fn was_written(&self, tree: TreeId) -> bool {
+        self.was_written[tree.0 as usize % PLACES] == Some(tree)
+    }
+
+    /// Forgets them all, but for which ones were written.
     pub(super) fn clear(&mut self) {
+        for table in &self.list {
+            let place = table.tree.0 as usize % PLACES;
+            self.was_written[place] = table.is_written.then_some(table.tree);
+        }
         self.list.clear();
     }
 }

@@ -16,15 +16,15 @@
 //!   may lead through two of them; an owner that would close it by waiting for an owner of its own
 //!   task gets that error, not one that names others.
 //!
-//! The order of mutexes is: wait list, then one partition, or the list of free owners. None of them
-//! is held while waiting.
+//! The order of mutexes is: wait list, then one partition, or lists of free owners in their order.
+//! None of them is held while waiting.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::TxnId;
-use terrace_rt::{LeafMutex, Nanos, Waited, dead, now, wait_until, wake_all};
+use terrace_rt::{LeafMutex, Nanos, Waited, dead, lane, now, wait_until, wake_all};
 
 use super::part::{Acquired, OwnerId, PART_BITS, Part};
 use super::{Modes, Resource, TreeId};
@@ -32,6 +32,8 @@ use crate::{Error, TransactionId};
 
 /// Transactions that can be open at once.
 pub(crate) const OWNERS_MAX: usize = 1 << 16;
+/// Lists of free owners: threads use different ones.
+const OWNER_LISTS: usize = 16;
 /// The table of owners grows by this number, and is never made smaller.
 const OWNERS_CHUNK: usize = 1024;
 
@@ -91,7 +93,8 @@ pub(crate) struct LockTable {
     parts: Vec<Line<LeafMutex<Part>>>,
     /// Chunks of `OWNERS_CHUNK`, made when all before are taken.
     owners: Vec<OnceLock<Box<[Line<OwnerState>]>>>,
-    free_owners: LeafMutex<Vec<OwnerId>>,
+    /// A list for each lane of threads.
+    free_owners: Vec<Line<LeafMutex<Vec<OwnerId>>>>,
     /// For each owner of the chunks that are made, what it waits for.
     waiting: LeafMutex<Vec<Option<Resource>>>,
     /// Numbers of transactions given out.
@@ -139,7 +142,7 @@ impl LockTable {
         LockTable {
             parts: (0..PARTS).map(|_| Line(LeafMutex::new(Part::new(requests)))).collect(),
             owners: (0..OWNERS_MAX / OWNERS_CHUNK).map(|_| OnceLock::new()).collect(),
-            free_owners: LeafMutex::new(Vec::new()),
+            free_owners: (0..OWNER_LISTS).map(|_| Line(LeafMutex::default())).collect(),
             waiting: LeafMutex::new(Vec::new()),
             numbers: AtomicU64::new(0),
             waits: AtomicU64::new(0),
@@ -155,8 +158,8 @@ impl LockTable {
     ///
     /// `TooManyTransactions` if `OWNERS_MAX` transactions are open.
     pub(crate) fn enter(&self, task: u64) -> Result<Owner, Error> {
-        let free = self.free_owners.lock().pop();
-        let id = free.map_or_else(|| self.make_owners(), Ok)?;
+        let free = self.free_list().lock().pop();
+        let id = free.map_or_else(|| self.find_owner(), Ok)?;
         let state = self.owner(id);
         state.txn.store(0, Ordering::Relaxed);
         state.number.store(0, Ordering::Relaxed);
@@ -164,16 +167,21 @@ impl LockTable {
         Ok(Owner { id })
     }
 
-    /// Makes the table of owners larger. One of those that it has then.
+    /// The free owners of the calling thread's lane.
+    #[inline]
+    fn free_list(&self) -> &LeafMutex<Vec<OwnerId>> {
+        &self.free_owners[lane() % OWNER_LISTS].0
+    }
+
+    /// An owner from another list; if all are empty, the table of owners is made larger first.
     #[cold]
-    fn make_owners(&self) -> Result<OwnerId, Error> {
+    fn find_owner(&self) -> Result<OwnerId, Error> {
         // The wait list has an entry for each owner, so it grows before the owners do.
         let mut waiting = self.waiting.lock();
-        let mut free = self.free_owners.lock();
-        // Others may have made some, or left, meanwhile.
-        if let Some(id) = free.pop() {
+        if let Some(id) = self.free_owners.iter().find_map(|list| list.0.lock().pop()) {
             return Ok(id);
         }
+        let mut free = self.free_list().lock();
         let made = waiting.len();
         let many = Error::TooManyTransactions { max: OWNERS_MAX };
         let chunk = self.owners.get(made / OWNERS_CHUNK).ok_or(many)?;
@@ -209,7 +217,7 @@ impl LockTable {
     /// Removes an owner, which must have released everything.
     pub(crate) fn leave(&self, owner: Owner) {
         self.owner(owner.id).task.store(0, Ordering::Relaxed);
-        self.free_owners.lock().push(owner.id);
+        self.free_list().lock().push(owner.id);
     }
 
     /// Whether a transaction is open in another task than `task`.
@@ -220,10 +228,10 @@ impl LockTable {
 
     /// Owners there are.
     pub(crate) fn owners_count(&self) -> u64 {
-        // Chunks are made while it is held.
-        let free = self.free_owners.lock();
+        // With all lists held, no owner is on its way from one to another.
+        let free: [_; OWNER_LISTS] = std::array::from_fn(|list| self.free_owners[list].0.lock());
         let made = self.owners.iter().take_while(|chunk| chunk.get().is_some()).count();
-        (made * OWNERS_CHUNK - free.len()) as u64
+        (made * OWNERS_CHUNK - free.iter().map(|list| list.len()).sum::<usize>()) as u64
     }
 
     /// Locks `resource` if no owner is in the way; returns whether it did. Does not wait.

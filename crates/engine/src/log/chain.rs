@@ -24,7 +24,60 @@ pub(crate) struct Chain {
 pub(super) enum Link<'c> {
     None,
     Next(&'c Chain),
-    Last(&'c Chain),
+    Last(&'c Chain, Last),
+}
+
+/// The last record of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Last {
+    Commit,
+    End,
+}
+
+/// Where the log ends, on cache lines of its own. Written within appends.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Ends {
+    end: AtomicU64,
+    last: AtomicU64,
+    committed: AtomicU64,
+}
+
+impl Ends {
+    pub(super) fn new(end: Lsn, last: Lsn) -> Ends {
+        let (end, last) = (AtomicU64::new(end.0), AtomicU64::new(last.0));
+        Ends { end, last, committed: AtomicU64::new(0) }
+    }
+
+    /// A record was appended at `lsn`, behind which the log ends at `end`: called within the
+    /// append, after `Link::appended`.
+    #[inline]
+    pub(super) fn appended(&self, link: Link<'_>, lsn: Lsn, end: u64) {
+        self.last.store(lsn.0, Ordering::Release);
+        self.end.store(end, Ordering::Release);
+        if let Link::Last(_, Last::Commit) = link {
+            // After the end: it is never beyond that.
+            self.committed.store(lsn.0 + 1, Ordering::Release);
+        }
+    }
+
+    /// Where the next record will begin.
+    #[inline]
+    pub(super) fn end(&self) -> Lsn {
+        Lsn(self.end.load(Ordering::Acquire))
+    }
+
+    /// Where the last record begins.
+    #[inline]
+    pub(super) fn last(&self) -> Lsn {
+        Lsn(self.last.load(Ordering::Acquire))
+    }
+
+    /// A position behind the beginning of the last COMMIT, if one was appended since the opening.
+    #[inline]
+    pub(super) fn committed(&self) -> Lsn {
+        Lsn(self.committed.load(Ordering::Acquire))
+    }
 }
 
 /// What stands for the last record of one that has ended.
@@ -42,9 +95,10 @@ impl Chain {
         *self.first.get_mut() = 0;
         *self.last.get_mut() = 0;
         *self.bytes.get_mut() = 0;
-        match Arc::get_mut(&mut self.fate) {
-            Some(fate) => *fate = Fate::default(),
-            None => self.fate = Arc::default(),
+        if Fate::is_shared(&self.fate) {
+            self.fate = Arc::default();
+        } else {
+            self.fate.reset();
         }
     }
 
@@ -83,7 +137,7 @@ impl Link<'_> {
                     chain.first.store(lsn.0, Ordering::Release);
                 }
             }
-            Link::Last(chain) => {
+            Link::Last(chain, _) => {
                 chain.last.store(ENDED, Ordering::Release);
                 // Before the end: a task that sees an end behind this record sees that, too.
                 chain.fate.end(lsn);
@@ -95,7 +149,7 @@ impl Link<'_> {
     pub(super) fn own_bytes(self) -> u64 {
         match self {
             Link::None => 0,
-            Link::Next(chain) | Link::Last(chain) => chain.bytes(),
+            Link::Next(chain) | Link::Last(chain, _) => chain.bytes(),
         }
     }
 }

@@ -7,7 +7,8 @@
 //! - A1: the LSN is stored under the log's tail, before the end that is behind it. So a task that
 //!   has read an end `s` finds that each transaction whose last record begins before `s` has ended.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use terrace_page::Lsn;
 
@@ -22,6 +23,22 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
+    /// Whether something else refers to it.
+    #[inline]
+    pub(super) fn is_shared(fate: &Arc<Fate>) -> bool {
+        let is_shared = Arc::strong_count(fate) > 1;
+        // What the others did with it was before they let go of it.
+        fence(Ordering::Acquire);
+        is_shared
+    }
+
+    /// For the next transaction. It is not shared.
+    pub(super) fn reset(&self) {
+        self.ended.store(0, Ordering::Relaxed);
+        self.is_kept.store(false, Ordering::Relaxed);
+        self.is_lost.store(false, Ordering::Relaxed);
+    }
+
     pub(super) fn end(&self, lsn: Lsn) {
         self.ended.store(lsn.0, Ordering::Release);
     }

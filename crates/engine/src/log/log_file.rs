@@ -34,7 +34,7 @@ use terrace_page::Lsn;
 use terrace_rt::{LeafMutex, Nanos, Signal, dead};
 
 use super::buffer::Aligned;
-use super::chain::{Chain, Link};
+use super::chain::{Chain, Ends, Last, Link};
 use super::map::{LINE_BYTES_MIN, Layout};
 use super::record::Draft;
 use super::room::{EDGE_BYTES, Room};
@@ -111,8 +111,7 @@ pub(crate) struct Log {
     epoch: u32,
     tail: Apart<LeafMutex<Tail>>,
     first_end: u64,
-    end: Apart<AtomicU64>,
-    last: Apart<AtomicU64>,
+    ends: Ends,
     written: AtomicU64,
     durable: AtomicU64,
     pub(super) start: AtomicU64,
@@ -181,8 +180,7 @@ impl Log {
             epoch,
             tail: Apart(LeafMutex::new(tail)),
             first_end: end.0,
-            end: Apart(AtomicU64::new(end.0)),
-            last: Apart(AtomicU64::new(last.0)),
+            ends: Ends::new(end, last),
             written: AtomicU64::new(end.0),
             durable: AtomicU64::new(end.0),
             start: AtomicU64::new(start.0),
@@ -256,15 +254,15 @@ impl Log {
         self.append_linked(draft, room, reserved, Link::Next(chain))
     }
 
-    /// Appends the last record of the transaction of `chain`, COMMIT or END.
+    /// Appends the last record of the transaction of `chain`.
     pub(crate) fn append_last(
         &self,
         draft: &mut Draft,
         reserved: &mut u64,
-        chain: &Chain,
+        (chain, last): (&Chain, Last),
     ) -> Result<Lsn, Error> {
-        let appended = self.append_linked(draft, Room::Reserved, reserved, Link::Last(chain))?;
-        Ok(appended.lsn)
+        let link = Link::Last(chain, last);
+        self.append_linked(draft, Room::Reserved, reserved, link).map(|appended| appended.lsn)
     }
 
     fn append_linked(
@@ -275,7 +273,7 @@ impl Log {
         link: Link<'_>,
     ) -> Result<Appended, Error> {
         let durable = self.durable.load(Ordering::Relaxed);
-        let checksum = draft.close(self.epoch, durable, self.end.load(Ordering::Relaxed));
+        let checksum = draft.close(self.epoch, durable, self.end().0);
         let len = draft.len() as u64;
         let lacking = len.saturating_sub(*reserved);
         if lacking > 0 && !self.try_reserve(lacking, room) {
@@ -301,19 +299,23 @@ impl Log {
             tail.marks.push_back(lsn.0);
         }
         link.appended(lsn, len);
-        self.last.store(lsn.0, Ordering::Release);
-        self.end.store(tail.end, Ordering::Release);
+        self.ends.appended(link, lsn, tail.end);
         Ok(Appended { lsn, versioned: tail.versioned })
     }
 
     /// The LSN of the last record appended.
     pub(crate) fn last_lsn(&self) -> Lsn {
-        Lsn(self.last.load(Ordering::Acquire))
+        self.ends.last()
     }
 
     /// Where the next record will begin.
     pub(crate) fn end(&self) -> Lsn {
-        Lsn(self.end.load(Ordering::Acquire))
+        self.ends.end()
+    }
+
+    /// What is read now may be as new as a COMMIT that begins before this.
+    pub(crate) fn committed_end(&self) -> Lsn {
+        self.ends.committed()
     }
 
     /// Every record that begins before this is durable.

@@ -15,7 +15,7 @@ mod runs;
 mod space;
 
 pub(crate) use buffer::Aligned;
-pub(crate) use chain::Chain;
+pub(crate) use chain::{Chain, Last};
 pub(crate) use fate::Fate;
 pub(crate) use growth::Settle;
 pub(crate) use header::LogShape;

@@ -1,6 +1,6 @@
 //! The lock table, case by case, in a virtual world.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use terrace_rt::{Prng, Virtual, VirtualConfig};
@@ -33,6 +33,31 @@ impl Model {
             *held = held.and(modes);
         }
         !clash
+    }
+}
+
+/// Threads have lists of free owners of their own: one takes those of others before the table
+/// grows, and all of them can be open at once, wherever they were given back.
+#[test]
+fn owners_go_from_thread_to_thread() {
+    let table = LockTable::new(1 << 20);
+    for _ in 0..20 {
+        let (table, count) = (&table, OWNERS_CHUNK / 4);
+        let owners: Vec<Vec<Owner>> = std::thread::scope(|scope| {
+            let enter = move || (0..count).map(|_| table.enter(0).expect("room")).collect();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(enter)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert_eq!(table.owners_count(), OWNERS_CHUNK as u64);
+        assert_eq!(table.all_owners().count(), OWNERS_CHUNK, "no more are made than are open");
+        let ids: BTreeSet<OwnerId> = owners.iter().flatten().map(|owner| owner.id).collect();
+        assert_eq!(ids.len(), OWNERS_CHUNK, "each was given once");
+        std::thread::scope(|scope| {
+            for owners in owners {
+                scope.spawn(|| owners.into_iter().for_each(|owner| table.leave(owner)));
+            }
+        });
+        assert_eq!(table.owners_count(), 0);
     }
 }
 
