@@ -181,6 +181,12 @@ pub enum Error {
         /// The name that was asked for.
         name: Box<str>,
     },
+    /// There is a table of this name already; nothing was changed. Delete it first, or choose
+    /// another name.
+    TableExists {
+        /// The name that was asked for.
+        name: Box<str>,
+    },
     /// The savepoint cannot be rolled back to; nothing was changed.
     Savepoint {
         /// Why not.

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! type              bytes
-//! u8..u64           big-endian
-//! i8..i64           big-endian, sign bit flipped
+//! u8..u128          big-endian
+//! i8..i128          big-endian, sign bit flipped
 //! bool              0 or 1
-//! [u8; N]           as they are
+//! char              its code point as a u32
 //! &[u8], &str       as they are: the whole key, or the last part of a tuple
 //! Vec<u8>, String   0 becomes 0 255, the end is 0 0: anywhere in a tuple
-//! (), tuples        their parts, one after the other
+//! Option<K>         0, or 1 and the key
+//! (), tuples, [K;N] their parts, one after the other
 //! ```
 //!
 //! - K1: `a < b` exactly when the bytes of `a` sort before those of `b`.
@@ -20,15 +21,18 @@ use std::borrow::Cow;
 ///
 /// | type | key as it is passed (`View`) |
 /// |---|---|
-/// | `u8` to `u64`, `i8` to `i64`, `bool`, `[u8; N]`, `()` | itself |
+/// | `u8` to `u128`, `i8` to `i128`, `bool`, `char`, `()` | itself |
 /// | `&str`, `&[u8]` | itself; in a tuple the last part only |
 /// | `String`, `Vec<u8>` | `Cow<str>`, `Cow<[u8]>`; anywhere in a tuple |
-/// | tuples of one to six | tuples of the parts' views |
+/// | `Option<K>` | `Option` of the view; `None` sorts first |
+/// | tuples of one to six, `[K; N]` | tuples and arrays of the parts' views |
+/// | with features: `uuid::Uuid`, `time::OffsetDateTime`, `chrono::DateTime<Utc>` | itself |
+/// | with the feature `derive`: structs that derive `Key` | itself |
 ///
-/// A `TableDef<(&str, u64), V>` does not compile, since nothing would tell where the text ends:
-/// `(String, u64)` does, or `(u64, &str)`. No keys are of floating-point or of 128 bits; an
-/// encoded key has at most 1,024 bytes. For a type of your own, `encode` must keep the order: the
-/// table is sorted by the encoded bytes.
+/// Keys sort as Rust's `Ord` sorts their values. A `TableDef<(&str, u64), V>` does not compile,
+/// since nothing would tell where the text ends: `(String, u64)` does, or `(u64, &str)`. No keys
+/// are of floating-point; an encoded key has at most 1,024 bytes. For a type of your own, `encode`
+/// must keep the order: the table is sorted by the encoded bytes.
 ///
 /// # Examples
 ///
@@ -92,6 +96,38 @@ pub trait KeyPart: Key {
 
     /// The key that `bytes` begin with, and the rest of them.
     fn decode_part(bytes: &[u8]) -> Option<(Self::View<'_>, &[u8])>;
+
+    /// Appends the parts of an array: for `u8` in one copy.
+    #[doc(hidden)]
+    fn encode_array(views: &[Self::View<'_>], out: &mut Vec<u8>) {
+        for view in views {
+            Self::encode_part(view, out);
+        }
+    }
+
+    /// The array that `bytes` begin with, and the rest of them.
+    #[doc(hidden)]
+    fn decode_array<const N: usize>(mut bytes: &[u8]) -> Option<([Self::View<'_>; N], &[u8])> {
+        let parts: [Option<Self::View<'_>>; N] = std::array::from_fn(|_| {
+            let (part, rest) = Self::decode_part(bytes)?;
+            bytes = rest;
+            Some(part)
+        });
+        if parts.iter().any(Option::is_none) {
+            return None;
+        }
+        Some((parts.map(|part| part.expect("looked at above")), bytes))
+    }
+}
+
+/// An owned key that can be a field of a struct that derives [`Key`]: it can be seen as the view
+/// that callers of its type pass, and be made of one.
+pub trait KeyField: KeyPart {
+    /// The field as its view.
+    fn as_view(&self) -> Self::View<'_>;
+
+    /// The field that `view` shows.
+    fn from_view(view: Self::View<'_>) -> Self;
 }
 
 fn whole<T>((value, rest): (T, &[u8])) -> Option<T> {
@@ -99,7 +135,7 @@ fn whole<T>((value, rest): (T, &[u8])) -> Option<T> {
 }
 
 macro_rules! integer_key {
-    ($($type:ty, $flip:expr, $as:ty;)*) => {$(
+    ($($type:ty, $flip:expr, $as:ident { $($array:tt)* };)*) => {$(
         impl Key for $type {
             type View<'a> = $type;
             fn type_name() -> String {
@@ -120,19 +156,45 @@ macro_rules! integer_key {
                 let (head, rest) = bytes.split_first_chunk()?;
                 Some(((<$as>::from_be_bytes(*head) ^ $flip) as $type, rest))
             }
+            $($array)*
         }
+        copied_field!($type);
     )*};
 }
 
+/// A field whose view is itself.
+macro_rules! copied_field {
+    ($type:ty) => {
+        impl KeyField for $type {
+            fn as_view(&self) -> $type {
+                *self
+            }
+            fn from_view(view: $type) -> $type {
+                view
+            }
+        }
+    };
+}
+
 integer_key! {
-    u8, 0, u8;
-    u16, 0, u16;
-    u32, 0, u32;
-    u64, 0, u64;
-    i8, 1 << 7, u8;
-    i16, 1 << 15, u16;
-    i32, 1 << 31, u32;
-    i64, 1 << 63, u64;
+    u8, 0, u8 {
+        fn encode_array(views: &[u8], out: &mut Vec<u8>) {
+            out.extend_from_slice(views);
+        }
+        fn decode_array<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
+            let (head, rest) = bytes.split_first_chunk()?;
+            Some((*head, rest))
+        }
+    };
+    u16, 0, u16 {};
+    u32, 0, u32 {};
+    u64, 0, u64 {};
+    u128, 0, u128 {};
+    i8, 1 << 7, u8 {};
+    i16, 1 << 15, u16 {};
+    i32, 1 << 31, u32 {};
+    i64, 1 << 63, u64 {};
+    i128, 1 << 127, u128 {};
 }
 
 impl Key for bool {
@@ -161,26 +223,106 @@ impl KeyPart for bool {
     }
 }
 
-impl<const N: usize> Key for [u8; N] {
-    type View<'a> = [u8; N];
+copied_field!(bool);
+
+impl Key for char {
+    type View<'a> = char;
     fn type_name() -> String {
-        format!("[u8;{N}]")
+        "char".into()
     }
-    fn encode(view: &[u8; N], out: &mut Vec<u8>) {
-        out.extend_from_slice(view);
+    fn encode(view: &char, out: &mut Vec<u8>) {
+        u32::encode(&u32::from(*view), out);
     }
-    fn decode(bytes: &[u8]) -> Option<[u8; N]> {
-        bytes.try_into().ok()
+    fn decode(bytes: &[u8]) -> Option<char> {
+        Self::decode_part(bytes).and_then(whole)
     }
 }
 
-impl<const N: usize> KeyPart for [u8; N] {
-    fn encode_part(view: &[u8; N], out: &mut Vec<u8>) {
-        out.extend_from_slice(view);
+impl KeyPart for char {
+    fn encode_part(view: &char, out: &mut Vec<u8>) {
+        Self::encode(view, out);
     }
-    fn decode_part(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
-        let (head, rest) = bytes.split_first_chunk()?;
-        Some((*head, rest))
+    fn decode_part(bytes: &[u8]) -> Option<(char, &[u8])> {
+        let (point, rest) = u32::decode_part(bytes)?;
+        Some((char::from_u32(point)?, rest))
+    }
+}
+
+copied_field!(char);
+
+impl<K: KeyPart, const N: usize> Key for [K; N] {
+    type View<'a> = [K::View<'a>; N];
+    fn type_name() -> String {
+        format!("[{};{N}]", K::type_name())
+    }
+    fn encode(view: &Self::View<'_>, out: &mut Vec<u8>) {
+        K::encode_array(view, out);
+    }
+    fn decode(bytes: &[u8]) -> Option<Self::View<'_>> {
+        K::decode_array(bytes).and_then(whole)
+    }
+}
+
+impl<K: KeyPart, const N: usize> KeyPart for [K; N] {
+    fn encode_part(view: &Self::View<'_>, out: &mut Vec<u8>) {
+        K::encode_array(view, out);
+    }
+    fn decode_part(bytes: &[u8]) -> Option<(Self::View<'_>, &[u8])> {
+        K::decode_array(bytes)
+    }
+}
+
+impl<K: KeyField, const N: usize> KeyField for [K; N] {
+    fn as_view(&self) -> Self::View<'_> {
+        std::array::from_fn(|at| self[at].as_view())
+    }
+    fn from_view(view: Self::View<'_>) -> [K; N] {
+        view.map(K::from_view)
+    }
+}
+
+impl<K: Key> Key for Option<K> {
+    type View<'a> = Option<K::View<'a>>;
+    fn type_name() -> String {
+        format!("{}?", K::type_name())
+    }
+    fn encode(view: &Self::View<'_>, out: &mut Vec<u8>) {
+        out.push(u8::from(view.is_some()));
+        if let Some(view) = view {
+            K::encode(view, out);
+        }
+    }
+    fn decode(bytes: &[u8]) -> Option<Self::View<'_>> {
+        match bytes {
+            [0] => Some(None),
+            [1, rest @ ..] => K::decode(rest).map(Some),
+            _ => None,
+        }
+    }
+}
+
+impl<K: KeyPart> KeyPart for Option<K> {
+    fn encode_part(view: &Self::View<'_>, out: &mut Vec<u8>) {
+        out.push(u8::from(view.is_some()));
+        if let Some(view) = view {
+            K::encode_part(view, out);
+        }
+    }
+    fn decode_part(bytes: &[u8]) -> Option<(Self::View<'_>, &[u8])> {
+        match bytes {
+            [0, rest @ ..] => Some((None, rest)),
+            [1, rest @ ..] => K::decode_part(rest).map(|(key, rest)| (Some(key), rest)),
+            _ => None,
+        }
+    }
+}
+
+impl<K: KeyField> KeyField for Option<K> {
+    fn as_view(&self) -> Self::View<'_> {
+        self.as_ref().map(K::as_view)
+    }
+    fn from_view(view: Self::View<'_>) -> Option<K> {
+        view.map(K::from_view)
     }
 }
 
@@ -293,6 +435,24 @@ impl KeyPart for String {
     }
 }
 
+impl KeyField for Vec<u8> {
+    fn as_view(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self)
+    }
+    fn from_view(view: Cow<'_, [u8]>) -> Vec<u8> {
+        view.into_owned()
+    }
+}
+
+impl KeyField for String {
+    fn as_view(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self)
+    }
+    fn from_view(view: Cow<'_, str>) -> String {
+        view.into_owned()
+    }
+}
+
 impl Key for () {
     type View<'a> = ();
     fn type_name() -> String {
@@ -334,6 +494,14 @@ macro_rules! tuple_key {
                 Some((($($part,)* $last,), bytes))
             }
         }
+        impl<$($part: KeyField,)* $last: KeyField> KeyField for ($($part,)* $last,) {
+            fn as_view(&self) -> Self::View<'_> {
+                ($(self.$at.as_view(),)* self.$last_at.as_view(),)
+            }
+            fn from_view(view: Self::View<'_>) -> Self {
+                ($($part::from_view(view.$at),)* $last::from_view(view.$last_at),)
+            }
+        }
     };
 }
 
@@ -344,8 +512,35 @@ tuple_key!(A 0, B 1, C 2; D 3);
 tuple_key!(A 0, B 1, C 2, D 3; E 4);
 tuple_key!(A 0, B 1, C 2, D 3, E 4; F 5);
 
+/// Pairs of random keys sort as their bytes do, and come back from them.
+#[cfg(test)]
+pub(crate) fn sorts_like_ord<K: KeyField + Ord + std::fmt::Debug>(
+    make: impl Fn(&mut terrace_rt::Prng) -> K,
+) {
+    let mut prng = terrace_rt::Prng::from_seed(8);
+    let bytes = |encode: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        bytes
+    };
+    for _ in 0..3_000 {
+        let (one, other) = (make(&mut prng), make(&mut prng));
+        let a = bytes(&|out| K::encode(&one.as_view(), out));
+        let b = bytes(&|out| K::encode(&other.as_view(), out));
+        assert_eq!(one.cmp(&other), a.cmp(&b), "{one:?} {other:?}");
+        assert_eq!(K::decode(&a).map(K::from_view).as_ref(), Some(&one));
+        let (a, b) = ((one, 7_u8), (other, 7_u8));
+        let one = bytes(&|out| <(K, u8)>::encode(&a.as_view(), out));
+        let other = bytes(&|out| <(K, u8)>::encode(&b.as_view(), out));
+        assert_eq!(a.cmp(&b), one.cmp(&other), "{a:?} {b:?}");
+        assert_eq!(<(K, u8)>::decode(&one).map(<(K, u8)>::from_view), Some(a));
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use terrace_rt::Prng;
+
     use super::*;
 
     fn bytes<K: Key>(view: K::View<'_>) -> Vec<u8> {
@@ -381,6 +576,39 @@ mod tests {
         }
     }
 
+    /// Values near one another, so that comparisons are decided anywhere.
+    fn small(prng: &mut Prng) -> u64 {
+        [0, 1, 127, 128, 255, 256, u64::MAX / 2, u64::MAX][prng.below(8) as usize]
+    }
+
+    fn letters(prng: &mut Prng) -> Vec<u8> {
+        (0..prng.below(4)).map(|_| [0, 1, 97, 255][prng.below(4) as usize]).collect()
+    }
+
+    #[test]
+    fn keys_of_every_type_sort_like_their_values() {
+        sorts_like_ord(|prng| small(prng) as u8);
+        sorts_like_ord(|prng| small(prng) as i8);
+        sorts_like_ord(|prng| small(prng) as u16);
+        sorts_like_ord(|prng| small(prng) as i16);
+        sorts_like_ord(|prng| small(prng) as u32);
+        sorts_like_ord(|prng| small(prng) as i32);
+        sorts_like_ord(small);
+        sorts_like_ord(|prng| small(prng) as i64);
+        sorts_like_ord(|prng| u128::from(small(prng)) << 64 | u128::from(small(prng)));
+        sorts_like_ord(|prng| i128::from(small(prng)) << 64 | i128::from(small(prng)));
+        sorts_like_ord(|prng| prng.chance(2));
+        sorts_like_ord(|prng| char::from_u32(small(prng) as u32 % 0xd800).expect("no surrogate"));
+        sorts_like_ord(letters);
+        sorts_like_ord(|prng| String::from_utf8_lossy(&letters(prng)).into_owned());
+        sorts_like_ord(|prng| prng.chance(2).then(|| small(prng)));
+        sorts_like_ord(|prng| prng.chance(2).then(|| prng.chance(2).then(|| letters(prng))));
+        sorts_like_ord(|prng| (letters(prng), small(prng) as i8, prng.chance(2)));
+        sorts_like_ord(|prng| [small(prng) as u8, small(prng) as u8, small(prng) as u8]);
+        sorts_like_ord(|prng| [letters(prng), letters(prng)]);
+        sorts_like_ord(|prng| [small(prng) as i16, small(prng) as i16]);
+    }
+
     #[test]
     fn foreign_bytes_decode_to_nothing() {
         assert_eq!(u32::decode(&[1, 2, 3]), None);
@@ -389,5 +617,10 @@ mod tests {
         assert_eq!(String::decode(&[65]), None);
         assert_eq!(<&str>::decode(&[255]), None);
         assert_eq!(<()>::decode(&[0]), None);
+        assert_eq!(char::decode(&[0, 0, 0xd8, 0]), None);
+        assert_eq!(<Option<u8>>::decode(&[1]), None);
+        assert_eq!(<Option<u8>>::decode(&[0, 1]), None);
+        assert_eq!(<[u16; 2]>::decode(&[0, 1, 2]), None);
+        assert_eq!(<[u16; 2]>::decode(&[0, 1, 2, 3, 4]), None);
     }
 }

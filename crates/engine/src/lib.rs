@@ -99,6 +99,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod foreign;
 mod key;
 mod key_text;
 mod value;
@@ -140,18 +141,22 @@ mod error;
 
 pub use api::{
     BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Compacted, Database,
-    Devices, DirectIo, Durability, Entry, Loader, LogStats, Misses, Owned, Range, ReadTable,
-    ReadTransaction, Rows, Savepoint, Stats, Table, TableDef, TornPages, Transaction,
+    Devices, DirectIo, Drain, Durability, Entry, Loader, LogStats, Misses, Owned, PrefixOf, Range,
+    ReadTable, ReadTransaction, Rows, Savepoint, Stats, Table, TableDef, TornPages, Transaction,
     TransactionStats, ValueReader, ValueWriter, WriteTransaction,
 };
 pub use copies::{BadCopy, CopyFlaw};
 pub use error::{
     Action, Error, ErrorPath, LockWait, Part, SavepointFlaw, TableRef, TransactionId, TypeNames,
 };
-pub use key::{Key, KeyPart};
+#[cfg(feature = "serde")]
+pub use foreign::Postcard;
+pub use key::{Key, KeyField, KeyPart};
 pub use lock::TreeId;
 /// The format of databases that this version makes, reads and writes.
 pub use superblock::FORMAT_VERSION;
+#[cfg(feature = "derive")]
+pub use terrace_derive::{Key, Value};
 pub use terrace_device::{Contents, DeviceError, Holder, Operation};
 pub use terrace_page::{Lsn, PageId};
 pub use terrace_policy::{Design, FlashRole, Restart, designs, restarts};
@@ -160,7 +165,13 @@ pub use terrace_pool::{
     RestartTuning, Spill, TacConfig, TacWrite,
 };
 pub use terrace_rt::{Nanos, World};
-pub use value::Value;
+pub use value::{Value, ValueField};
+
+/// What `#[derive(Value)]` calls.
+#[doc(hidden)]
+pub mod derived {
+    pub use crate::value::{decode_part, encode_part};
+}
 
 pub(crate) use lock::{KeyHash, LockMode, LockOutcome, LockRequest};
 

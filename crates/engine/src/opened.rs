@@ -26,7 +26,7 @@ pub(crate) struct Types {
 
 /// A table that was opened.
 struct Known {
-    name: &'static str,
+    name: Box<str>,
     types: TypeId,
     tree: Arc<Share<Tree>>,
 }
@@ -48,26 +48,18 @@ impl Opened {
     }
 
     /// The table `name` with these types, if it was opened.
-    pub(crate) fn find(&self, name: &'static str, types: TypeId) -> Option<&Arc<Share<Tree>>> {
-        // A definition is mostly one constant: then its name is at one place.
-        let is_name = |known: &str| std::ptr::eq(known, name) || known == name;
-        let is = |known: &&Known| known.types == types && is_name(known.name);
+    pub(crate) fn find(&self, name: &str, types: TypeId) -> Option<&Arc<Share<Tree>>> {
+        let is = |known: &&Known| known.types == types && *known.name == *name;
         self.tables.iter().find(is).map(|known| &known.tree)
     }
 
     /// Remembers a table that had this name and these types in `version`.
-    pub(crate) fn add(
-        &mut self,
-        version: u64,
-        name: &'static str,
-        types: TypeId,
-        tree: &Arc<Share<Tree>>,
-    ) {
+    pub(crate) fn add(&mut self, version: u64, name: &str, types: TypeId, tree: &Arc<Share<Tree>>) {
         if version != self.version || self.tables.len() == TABLES_MAX {
             self.tables.clear();
             self.version = version;
         }
-        self.tables.push(Known { name, types, tree: Arc::clone(tree) });
+        self.tables.push(Known { name: name.into(), types, tree: Arc::clone(tree) });
     }
 }
 

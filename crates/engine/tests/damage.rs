@@ -51,7 +51,7 @@ fn name(table: u64) -> &'static str {
     String::leak(format!("{table:04} {}", "is the number of a table with a long name ".repeat(8)))
 }
 
-fn table(table: u64) -> TableDef<u64, &'static [u8]> {
+fn table(table: u64) -> TableDef<'static, u64, &'static [u8]> {
     TableDef::new(name(table))
 }
 

@@ -1,4 +1,4 @@
-//! Tables made, dropped, made again and filled at random, held against a model, with the power cut
+//! Tables made, dropped, renamed, made again and filled at random, held against a model, with the power cut
 //! at every event.
 
 use std::collections::BTreeMap;
@@ -67,6 +67,23 @@ fn step(txn: &WriteTransaction, model: &mut Model, prng: &mut Prng) -> Result<()
         0..3 => {
             let was_there = model.remove(name).is_some();
             assert_eq!(txn.delete_table(name)?, was_there, "{name}");
+        }
+        4 => {
+            let to = NAMES[prng.below(3) as usize];
+            match txn.rename_table(name, to) {
+                Ok(renamed) => assert_eq!(renamed, model.contains_key(name), "{name} to {to}"),
+                Err(Error::TableExists { name: taken }) => {
+                    assert!(
+                        name != to && *taken == *to && model.contains_key(to),
+                        "{name} to {to}"
+                    );
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+            if let Some(rows) = model.remove(name) {
+                model.insert(to, rows);
+            }
         }
         3 if !model.contains_key(name) => {
             let rows: BTreeMap<u64, Vec<u8>> =

@@ -1,5 +1,6 @@
 //! The builder: how a database is created and opened.
 
+mod in_memory;
 mod limits;
 mod setup;
 

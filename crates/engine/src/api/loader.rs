@@ -100,12 +100,12 @@ pub struct Loader<'t, K: Key, V: Value> {
     /// That of its transaction.
     core: &'t Core,
     bulk: Bulk,
-    name: &'static str,
+    name: &'t str,
     types: PhantomData<fn() -> (K, V)>,
 }
 
 impl<'t, K: Key, V: Value> Loader<'t, K, V> {
-    pub(crate) fn new(core: &'t Core, bulk: Bulk, name: &'static str) -> Loader<'t, K, V> {
+    pub(crate) fn new(core: &'t Core, bulk: Bulk, name: &'t str) -> Loader<'t, K, V> {
         Loader { core, bulk, name, types: PhantomData }
     }
 

@@ -112,7 +112,7 @@ impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
 pub struct Range<'a, K: Key, V: Value, T: Transaction> {
     transaction: &'a T,
     tree: Arc<Share<Tree>>,
-    name: &'static str,
+    name: &'a str,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     mode: LockMode,
@@ -183,7 +183,7 @@ impl Side {
 impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
     pub(crate) fn new(
         transaction: &'a T,
-        (tree, name): (Arc<Share<Tree>>, &'static str),
+        (tree, name): (Arc<Share<Tree>>, &'a str),
         lower: Bound<Vec<u8>>,
         upper: Bound<Vec<u8>>,
         mode: LockMode,

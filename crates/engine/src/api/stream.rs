@@ -124,7 +124,7 @@ fn finish(core: &Core, tree: &Tree, unfinished: &mut Unfinished) -> Result<(), E
 pub struct ValueWriter<'t> {
     core: &'t Core,
     tree: Arc<Tree>,
-    name: &'static str,
+    name: &'t str,
     key: Vec<u8>,
     /// Bytes that are not written yet.
     buffer: Vec<u8>,
@@ -137,7 +137,7 @@ impl<'t> ValueWriter<'t> {
     pub(super) fn new(
         core: &'t Core,
         tree: &Arc<Tree>,
-        name: &'static str,
+        name: &'t str,
         key: Vec<u8>,
     ) -> ValueWriter<'t> {
         let tree = Arc::clone(tree);

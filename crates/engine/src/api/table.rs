@@ -1,6 +1,6 @@
 //! Tables: ordered maps from keys to values, seen through a transaction.
 
-use std::any::{TypeId, type_name};
+use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
@@ -9,57 +9,11 @@ use std::sync::Arc;
 use crate::api::core::Core;
 use crate::api::stream::{self, ValueReader, ValueWriter};
 use crate::btree::{Modified, Put, Tree};
-use crate::opened::Types;
 use crate::share::Share;
 use crate::writer::Step;
 use crate::{
     Entry, Error, Key, LockMode, Range, ReadTransaction, Transaction, Value, WriteTransaction,
 };
-
-/// The name and the types of a table.
-///
-/// # Examples
-///
-/// ```
-/// use terrace::TableDef;
-///
-/// const ORDERS: TableDef<(u32, u32, &str), &[u8]> = TableDef::new("orders");
-/// assert_eq!(ORDERS.name(), "orders");
-/// ```
-pub struct TableDef<K: Key, V: Value> {
-    name: &'static str,
-    types: PhantomData<fn() -> (K, V)>,
-}
-
-impl<K: Key, V: Value> TableDef<K, V> {
-    /// The table `name`.
-    pub const fn new(name: &'static str) -> TableDef<K, V> {
-        TableDef { name, types: PhantomData }
-    }
-
-    /// Its name.
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
-impl<K: Key, V: Value> Clone for TableDef<K, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K: Key, V: Value> Copy for TableDef<K, V> {}
-
-/// The names of the types of a table, as the catalog keeps them.
-pub(crate) fn type_names<K: Key, V: Value>() -> String {
-    format!("{}\0{}", K::type_name(), V::type_name())
-}
-
-/// The types of a table.
-pub(crate) fn types<K: Key, V: Value>() -> Types {
-    Types { id: TypeId::of::<(K, V)>(), names: type_names::<K, V> }
-}
 
 /// A value that was read. It owns the encoded bytes, and decodes them on demand.
 ///
@@ -147,7 +101,7 @@ pub type ReadTable<'t, K, V> = Table<'t, K, V, ReadTransaction>;
 pub struct Table<'t, K: Key, V: Value, T: Transaction = WriteTransaction> {
     transaction: &'t T,
     tree: Arc<Share<Tree>>,
-    name: &'static str,
+    name: &'t str,
     types: PhantomData<fn() -> (K, V)>,
 }
 
@@ -208,12 +162,12 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
     pub(crate) fn new(
         transaction: &'t T,
         tree: Arc<Share<Tree>>,
-        name: &'static str,
+        name: &'t str,
     ) -> Table<'t, K, V, T> {
         Table { transaction, tree, name, types: PhantomData }
     }
 
-    fn core(&self) -> &'t Core {
+    pub(super) fn core(&self) -> &'t Core {
         self.transaction.core()
     }
 
@@ -316,13 +270,21 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
         self.range_in(&bounds, LockMode::Shared)
     }
 
-    fn range_in<'k>(
+    pub(super) fn range_in<'k>(
         &self,
         bounds: &impl RangeBounds<K::View<'k>>,
         mode: LockMode,
     ) -> Result<Range<'_, K, V, T>, Error> {
+        self.range_between(encode_bounds::<K>(bounds), mode)
+    }
+
+    /// The range between two encoded bounds.
+    pub(super) fn range_between(
+        &self,
+        (lower, upper): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        mode: LockMode,
+    ) -> Result<Range<'_, K, V, T>, Error> {
         self.live()?;
-        let (lower, upper) = encode_bounds::<K>(bounds);
         let lower = self.core().emptied.borrow().skip(self.tree.id(), lower);
         let table = (Arc::clone(&self.tree), self.name);
         Ok(Range::new(self.transaction, table, lower, upper, mode))
@@ -498,7 +460,9 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         self.delete(&Encoded::key::<K>(self.core(), &key).key, None)
     }
 
-    fn delete(&self, key: &[u8], mut old: Option<&mut Vec<u8>>) -> Result<bool, Error> {
+    /// Deletes the entry of an encoded key, and puts its value into `old`; returns whether there
+    /// was one.
+    pub(super) fn delete(&self, key: &[u8], mut old: Option<&mut Vec<u8>>) -> Result<bool, Error> {
         let remove = |context: &mut _| self.tree.remove(context, key, old.as_deref_mut());
         self.live()?.change(key.len(), remove)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::api::core::{Before, Core, Sealed};
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
-use crate::api::table::{type_names, types};
+use crate::api::{type_names, types};
 use crate::context::Mark;
 use crate::engine::Engine;
 use crate::log::Level;
@@ -218,10 +218,10 @@ impl WriteTransaction {
     /// # Errors
     ///
     /// `TableTypes`, `Conflict`, `HomeFull`, and those of devices.
-    pub fn open_table<K: Key, V: Value>(
-        &self,
-        table: TableDef<K, V>,
-    ) -> Result<Table<'_, K, V>, Error> {
+    pub fn open_table<'t, K: Key, V: Value>(
+        &'t self,
+        table: TableDef<'t, K, V>,
+    ) -> Result<Table<'t, K, V>, Error> {
         let tree = self.core.run(|context| {
             let (name, types) = (table.name(), types::<K, V>());
             if let Some(tree) = context.opened(name, types)? {
@@ -249,6 +249,38 @@ impl WriteTransaction {
         })
     }
 
+    /// Gives the table `from` the name `to`; returns whether there was one. A `Table` of it that is
+    /// open stays so.
+    ///
+    /// # Errors
+    ///
+    /// `TableExists` if there is a table `to`; `KeyTooLong`; those of `delete_table`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use terrace::{Error, TableDef};
+    /// # let db = terrace::doc_test::database();
+    /// const NEW: TableDef<u64, u64> = TableDef::new("prices, new");
+    /// const PRICES: TableDef<u64, u64> = TableDef::new("prices");
+    /// db.write(|txn| {
+    ///     txn.open_table(NEW)?.insert(1, 250)?;
+    ///     txn.delete_table("prices")?;
+    ///     assert!(txn.rename_table("prices, new", "prices")?);
+    ///     assert_eq!(txn.open_table(PRICES)?.get(1)?.expect("there").value(), 250);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn rename_table(&self, from: &str, to: &str) -> Result<bool, Error> {
+        self.core.check_loads()?;
+        self.core.has_unnamed.set(true);
+        self.core.run(|context| {
+            let engine = Arc::clone(context.engine());
+            engine.trees.rename(context, from, to)
+        })
+    }
+
     /// The names of all tables, in order.
     ///
     /// # Errors
@@ -268,10 +300,10 @@ impl WriteTransaction {
     /// # Errors
     ///
     /// `NotEmpty` if the table has entries; those of `open_table`.
-    pub fn bulk_load<K: Key, V: Value>(
-        &self,
-        table: TableDef<K, V>,
-    ) -> Result<Loader<'_, K, V>, Error> {
+    pub fn bulk_load<'t, K: Key, V: Value>(
+        &'t self,
+        table: TableDef<'t, K, V>,
+    ) -> Result<Loader<'t, K, V>, Error> {
         self.bulk_load_filled(table, FILL)
     }
 
@@ -281,11 +313,11 @@ impl WriteTransaction {
     /// # Errors
     ///
     /// `InvalidOption`; those of `bulk_load`.
-    pub fn bulk_load_filled<K: Key, V: Value>(
-        &self,
-        table: TableDef<K, V>,
+    pub fn bulk_load_filled<'t, K: Key, V: Value>(
+        &'t self,
+        table: TableDef<'t, K, V>,
         percent: u8,
-    ) -> Result<Loader<'_, K, V>, Error> {
+    ) -> Result<Loader<'t, K, V>, Error> {
         if !(FILL_MIN..=FILL).contains(&percent) {
             let what = "pages are filled to 10 to 100 percent";
             return Err(Error::InvalidOption { option: "percent", what });
@@ -382,10 +414,10 @@ impl ReadTransaction {
     /// # Errors
     ///
     /// `NoSuchTable`, `TableTypes`, `Conflict`, and those of devices.
-    pub fn open_table<K: Key, V: Value>(
-        &self,
-        table: TableDef<K, V>,
-    ) -> Result<ReadTable<'_, K, V>, Error> {
+    pub fn open_table<'t, K: Key, V: Value>(
+        &'t self,
+        table: TableDef<'t, K, V>,
+    ) -> Result<ReadTable<'t, K, V>, Error> {
         let tree = self.core.run(|context| {
             let (name, types) = (table.name(), types::<K, V>());
             if let Some(tree) = context.opened(name, types)? {

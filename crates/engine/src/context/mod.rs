@@ -215,7 +215,7 @@ impl Context {
     /// As `wait_for`.
     pub(crate) fn opened(
         &mut self,
-        name: &'static str,
+        name: &str,
         types: Types,
     ) -> Result<Option<Arc<Share<Tree>>>, Error> {
         let opened = &self.buffers.opened;
@@ -232,7 +232,7 @@ impl Context {
     pub(crate) fn remember(
         &mut self,
         version: u64,
-        name: &'static str,
+        name: &str,
         types: Types,
         tree: &Arc<Share<Tree>>,
     ) {

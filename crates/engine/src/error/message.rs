@@ -47,6 +47,7 @@ impl fmt::Display for Error {
             | Error::NotAValue { .. }
             | Error::Undecodable { .. }
             | Error::TableTypes { .. }
+            | Error::TableExists { .. }
             | Error::NoSuchTable { .. } => of_table(self, f),
             Error::InvalidOption { .. }
             | Error::Exists { .. }
@@ -210,6 +211,11 @@ fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Error::NoSuchTable { name } => write!(
             f,
             "there is no table \"{}\": open it in a write transaction to create it",
+            name.escape_debug(),
+        ),
+        Error::TableExists { name } => write!(
+            f,
+            "there is a table \"{}\" already: delete it first, or choose another name",
             name.escape_debug(),
         ),
         _ => unreachable!("no error of a table"),

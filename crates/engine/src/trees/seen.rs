@@ -24,7 +24,7 @@ impl Trees {
     pub(crate) fn open_seen(
         &self,
         context: &mut Context,
-        name: &'static str,
+        name: &str,
         types: Types,
     ) -> Result<Arc<Share<Tree>>, Error> {
         let version = self.version();

@@ -59,7 +59,7 @@ impl Trees {
     pub(crate) fn open(
         &self,
         context: &mut Context,
-        name: &'static str,
+        name: &str,
         types: Types,
     ) -> Result<Arc<Share<Tree>>, Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
@@ -78,7 +78,7 @@ impl Trees {
     pub(crate) fn open_for_write(
         &self,
         context: &mut Context,
-        name: &'static str,
+        name: &str,
         types: Types,
     ) -> Result<Arc<Share<Tree>>, Error> {
         let (tree, age) = self.open_or_make(context, name, &(types.names)())?;
@@ -178,6 +178,52 @@ impl Trees {
         changed?;
         self.name(name, None);
         context.dropped(id);
+        Ok(true)
+    }
+
+    /// Gives the table `from` the name `to`. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// `TableExists`, `Conflict`, those of the pool and the log.
+    pub(crate) fn rename(
+        &self,
+        context: &mut Context,
+        from: &str,
+        to: &str,
+    ) -> Result<bool, Error> {
+        for name in [from, to] {
+            context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, || table_key(name))?;
+        }
+        let (table, is_taken) = {
+            let names = self.names.lock();
+            (names.get(from).cloned(), names.contains_key(to))
+        };
+        let Some(table) = table else { return Ok(false) };
+        if from == to {
+            return Ok(true);
+        }
+        if is_taken {
+            return Err(Error::TableExists { name: to.into() });
+        }
+        context.lock_table(table.tree.id(), LockMode::Exclusive)?;
+        let (old, new) = (table_key(from), table_key(to));
+        self.catalog.check_sizes(&new, &[])?;
+        context.touch(from);
+        context.touch(to);
+        let mut entry = Vec::new();
+        context.begin_operation(old.len() + new.len() + table.types.len())?;
+        let moved = context.without_locks(|context| {
+            let found = done(self.catalog.remove(context, &old, Some(&mut entry))?);
+            let existed = done(self.catalog.put(context, &new, &entry, Put::InsertNew, None)?);
+            Ok::<_, Error>(found && !existed)
+        });
+        context.end_operation();
+        if !moved? {
+            return Err(corrupt("a table's entry is not where its name says"));
+        }
+        self.name(from, None);
+        self.name(to, Some(table));
         Ok(true)
     }
 

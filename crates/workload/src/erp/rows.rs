@@ -104,7 +104,7 @@ impl Dimension {
     }
 
     /// Its table.
-    pub(super) const fn table(self) -> TableDef<u16, Row> {
+    pub(super) const fn table(self) -> TableDef<'static, u16, Row> {
         TableDef::new(match self {
             Dimension::Day => "day",
             Dimension::Customer => "customer",
@@ -117,7 +117,7 @@ impl Dimension {
     }
 
     /// The index of the fact table on it: member and row.
-    pub(super) const fn index(self) -> TableDef<(u16, u32), ()> {
+    pub(super) const fn index(self) -> TableDef<'static, (u16, u32), ()> {
         TableDef::new(match self {
             Dimension::Day => "fact_by_day",
             Dimension::Customer => "fact_by_customer",

@@ -1,0 +1,236 @@
+//! What is done with many entries of a table: prefixes, and deletions of ranges.
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+
+use crate::{
+    Entry, Error, Key, KeyPart, LockMode, Range, Table, Transaction, Value, WriteTransaction,
+};
+
+/// What keys of type `K` can begin with: the first parts of a tuple, or the beginning of a text.
+///
+/// | keys | prefixes |
+/// |---|---|
+/// | tuples of two to six | tuples of their first parts, one or more but not all |
+/// | `&str`, `&[u8]` | the same |
+pub trait PrefixOf<K: Key> {
+    /// Appends what the encoded keys begin with to `out`.
+    fn encode_prefix(&self, out: &mut Vec<u8>);
+}
+
+impl PrefixOf<&'static str> for &str {
+    fn encode_prefix(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.as_bytes());
+    }
+}
+
+impl PrefixOf<&'static [u8]> for &[u8] {
+    fn encode_prefix(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+}
+
+macro_rules! tuple_prefix {
+    ($($part:ident $at:tt),*; $($rest:ident),*; $last:ident) => {
+        impl<'v, $($part: KeyPart,)* $($rest: KeyPart,)* $last: Key>
+            PrefixOf<($($part,)* $($rest,)* $last,)> for ($($part::View<'v>,)*)
+        {
+            fn encode_prefix(&self, out: &mut Vec<u8>) {
+                $($part::encode_part(&self.$at, out);)*
+            }
+        }
+    };
+}
+
+tuple_prefix!(A 0;; B);
+tuple_prefix!(A 0; B; C);
+tuple_prefix!(A 0, B 1;; C);
+tuple_prefix!(A 0; B, C; D);
+tuple_prefix!(A 0, B 1; C; D);
+tuple_prefix!(A 0, B 1, C 2;; D);
+tuple_prefix!(A 0; B, C, D; E);
+tuple_prefix!(A 0, B 1; C, D; E);
+tuple_prefix!(A 0, B 1, C 2; D; E);
+tuple_prefix!(A 0, B 1, C 2, D 3;; E);
+tuple_prefix!(A 0; B, C, D, E; F);
+tuple_prefix!(A 0, B 1; C, D, E; F);
+tuple_prefix!(A 0, B 1, C 2; D, E; F);
+tuple_prefix!(A 0, B 1, C 2, D 3; E; F);
+tuple_prefix!(A 0, B 1, C 2, D 3, E 4;; F);
+
+/// The bounds of all keys that begin with `prefix`.
+fn beginning_with(prefix: Vec<u8>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let mut end = prefix.clone();
+    while end.pop_if(|byte| *byte == u8::MAX).is_some() {}
+    let upper = match end.last_mut() {
+        Some(last) => {
+            *last += 1;
+            Bound::Excluded(end)
+        }
+        None => Bound::Unbounded,
+    };
+    (Bound::Included(prefix), upper)
+}
+
+impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
+    /// An iterator over the entries whose keys begin with `prefix`, from either end.
+    ///
+    /// # Errors
+    ///
+    /// As `get`; the iterator returns errors too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use terrace::{Error, TableDef};
+    /// # let db = terrace::doc_test::database();
+    /// const SCORES: TableDef<(u16, &str), u32> = TableDef::new("scores");
+    /// const NAMES: TableDef<&str, u64> = TableDef::new("names");
+    /// db.write(|txn| {
+    ///     let (mut scores, mut names) = (txn.open_table(SCORES)?, txn.open_table(NAMES)?);
+    ///     scores.insert((2026, "ann"), 7)?;
+    ///     scores.insert((2027, "bob"), 9)?;
+    ///     assert_eq!(scores.prefix((2026,))?.count(), 1);
+    ///     names.insert("anna", 1)?;
+    ///     names.insert("anton", 2)?;
+    ///     assert_eq!(names.prefix("ann")?.count(), 1);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn prefix(&self, prefix: impl PrefixOf<K>) -> Result<Range<'_, K, V, T>, Error> {
+        let mut bytes = Vec::new();
+        prefix.encode_prefix(&mut bytes);
+        self.range_between(beginning_with(bytes), LockMode::Shared)
+    }
+
+    /// Whether the table has no entry.
+    ///
+    /// # Errors
+    ///
+    /// As `get`.
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.first()?.is_none())
+    }
+}
+
+impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
+    /// Deletes the entry with the greatest key in `bounds` and returns it.
+    ///
+    /// # Errors
+    ///
+    /// As `insert`.
+    pub fn pop_last<'k>(
+        &mut self,
+        bounds: impl RangeBounds<K::View<'k>>,
+    ) -> Result<Option<Entry<K, V>>, Error> {
+        let mut range = self.range_in(&bounds, LockMode::Exclusive)?;
+        let Some(entry) = range.next_back().transpose()? else { return Ok(None) };
+        let found = self.delete(entry.key_bytes(), None)?;
+        assert!(found, "an entry that is locked stays");
+        Ok(Some(entry))
+    }
+
+    /// Deletes the entries whose keys lie in `bounds`; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// As `insert`; some of the entries may then be deleted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use terrace::{Error, TableDef};
+    /// # let db = terrace::doc_test::database();
+    /// const EVENTS: TableDef<u64, &str> = TableDef::new("events");
+    /// db.write(|txn| {
+    ///     let mut events = txn.open_table(EVENTS)?;
+    ///     (0..10).try_for_each(|number| events.insert(number, "tick"))?;
+    ///     assert_eq!(events.remove_range(..4)?, 4);
+    ///     assert_eq!(events.retain(.., |number, _| number % 2 == 0)?, 3);
+    ///     assert_eq!(events.drain(8..)?.next().expect("8")?.key(), 8);
+    ///     assert_eq!(events.range(..)?.count(), 2);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn remove_range<'k>(
+        &mut self,
+        bounds: impl RangeBounds<K::View<'k>>,
+    ) -> Result<u64, Error> {
+        self.retain(bounds, |_, _| false)
+    }
+
+    /// Deletes those entries in `bounds` for which `keep` returns false; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// As `insert`; some of the entries may then be deleted.
+    pub fn retain<'k>(
+        &mut self,
+        bounds: impl RangeBounds<K::View<'k>>,
+        mut keep: impl FnMut(K::View<'_>, V::View<'_>) -> bool,
+    ) -> Result<u64, Error> {
+        let mut deleted = 0;
+        for entry in self.range_in(&bounds, LockMode::Exclusive)? {
+            let entry = entry?;
+            if !keep(entry.key(), entry.value()) {
+                let found = self.delete(entry.key_bytes(), None)?;
+                assert!(found, "an entry that is locked stays");
+                deleted += 1;
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// An iterator that deletes the entries in `bounds` as it returns them, from either end. Those
+    /// that it did not return when it is dropped stay.
+    ///
+    /// # Errors
+    ///
+    /// As `insert`; the iterator returns errors too.
+    pub fn drain<'k>(
+        &mut self,
+        bounds: impl RangeBounds<K::View<'k>>,
+    ) -> Result<Drain<'_, K, V>, Error> {
+        let range = self.range_in(&bounds, LockMode::Exclusive)?;
+        Ok(Drain { table: self, range })
+    }
+}
+
+/// An iterator that deletes the entries that it returns: see [`Table::drain`].
+pub struct Drain<'a, K: Key, V: Value> {
+    table: &'a Table<'a, K, V, WriteTransaction>,
+    range: Range<'a, K, V, WriteTransaction>,
+}
+
+impl<K: Key, V: Value> Drain<'_, K, V> {
+    fn deleted(&self, entry: Result<Entry<K, V>, Error>) -> Result<Entry<K, V>, Error> {
+        let entry = entry?;
+        let found = self.table.delete(entry.key_bytes(), None)?;
+        assert!(found, "an entry that is locked stays");
+        Ok(entry)
+    }
+}
+
+impl<K: Key, V: Value> Iterator for Drain<'_, K, V> {
+    type Item = Result<Entry<K, V>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.range.next()?;
+        Some(self.deleted(entry))
+    }
+}
+
+impl<K: Key, V: Value> DoubleEndedIterator for Drain<'_, K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let entry = self.range.next_back()?;
+        Some(self.deleted(entry))
+    }
+}
+
+impl<K: Key, V: Value> fmt::Debug for Drain<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain").finish_non_exhaustive()
+    }
+}
