@@ -88,7 +88,7 @@ fn histories_of_threads_are_serializable_on_every_design_that_keeps_dirty_pages(
     assert!(dependencies > committed, "clients must meet: {dependencies} of {committed}");
 }
 
-type Bytes = TableDef<u64, &'static [u8]>;
+type Bytes = TableDef<'static, u64, &'static [u8]>;
 const TABLES: [Bytes; 3] = [TableDef::new("a"), TableDef::new("b"), TableDef::new("c")];
 const LOADED: Bytes = TableDef::new("loaded");
 const ROWS: u64 = 1500;

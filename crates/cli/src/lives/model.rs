@@ -26,7 +26,7 @@ const ACCOUNTS: u64 = 12;
 const LARGE_BYTES: u64 = 20_000;
 const VALUE_BYTES: u64 = 1_200;
 
-type Rows = TableDef<u64, &'static [u8]>;
+type Rows = TableDef<'static, u64, &'static [u8]>;
 const GROUPS: Rows = TableDef::new("groups");
 const BALANCES: TableDef<u64, i64> = TableDef::new("accounts");
 const QUEUES: [Rows; CLIENTS as usize] =

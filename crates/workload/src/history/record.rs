@@ -25,7 +25,7 @@ use terrace_rt::{LeafMutex, Prng, World, yield_now};
 
 use super::checker::{History, Key, Op, Outcome, Transaction, Value};
 
-type Rows = TableDef<u64, &'static [u8]>;
+type Rows = TableDef<'static, u64, &'static [u8]>;
 
 const TABLES: [Rows; 3] =
     [TableDef::new("history"), TableDef::new("history 2"), TableDef::new("history 3")];

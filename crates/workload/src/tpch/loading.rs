@@ -16,7 +16,7 @@ use crate::Error;
 use crate::sampling::home_pages;
 
 /// A stored row, by its key.
-type Stored = TableDef<u64, &'static [u8]>;
+type Stored = TableDef<'static, u64, &'static [u8]>;
 
 /// The index of lines by part: part and key of the line.
 pub(super) const BY_PART: TableDef<(u32, u64), ()> = TableDef::new("lineitem_by_part");
