@@ -68,8 +68,11 @@ const LARGE_CELLS: u64 = 1;
 /// Another: large values of which the log has no pages (`btree/runs.rs`), and changes that renew
 /// pages (`change.rs`), without which an opening would redo what such pages were before.
 const HOME_FIRST: u64 = 2;
+/// Another: blocks, references to them, extents of them and the mark in the header of their tree
+/// (`btree/blocks.rs`).
+const BLOCKS: u64 = 4;
 /// Features that this version writes.
-const WRITTEN: u64 = LARGE_CELLS | HOME_FIRST;
+const WRITTEN: u64 = LARGE_CELLS | HOME_FIRST | BLOCKS;
 /// Features of each kind that this version knows.
 const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: WRITTEN };
 /// Pages of the home before the first one that trees may use.
