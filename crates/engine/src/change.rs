@@ -416,7 +416,8 @@ impl<'a> Change<'a> {
 }
 
 fn decode_kind(number: u16) -> Result<PageKind, BadChange> {
-    [PageKind::Free, PageKind::Super, PageKind::Overflow, PageKind::Map, PageKind::Tree]
+    use PageKind::{Free, Map, Overflow, Raw, Super, Tree};
+    [Free, Super, Overflow, Map, Tree, Raw]
         .into_iter()
         .find(|kind| *kind as u16 == number)
         .ok_or(BadChange)

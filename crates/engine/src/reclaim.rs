@@ -9,10 +9,11 @@
 //! ```
 //!
 //! The queues are hints. All garbage is recorded in pages: an emptied leaf in its tree, chains of
-//! large values in the list of their tree's header, dropped trees in the catalog. The task looks
-//! through all headers once after opening, and at the leaves that the log of a crash tells of, so a
-//! crash, an error or a full queue loses nothing but a leaf that waited longer than from one
-//! checkpoint to a crash. Closing waits for the queue, for a time.
+//! large values in the list of their tree's header, dropped trees in the catalog; of blocks a mark
+//! in the header. The task looks through all headers once after opening, sweeps the trees that are
+//! marked, and looks at the leaves that the log of a crash tells of, so a crash, an error or a full
+//! queue loses nothing but a leaf that waited longer than from one checkpoint to a crash. Closing
+//! waits for the queue, for a time.
 //!
 //! A compaction takes its steps in turn with the task ([`Reclaim::lend`]): one of both is at work.
 //!
@@ -67,6 +68,8 @@ pub(crate) enum Work {
     Page(PageId),
     /// Large values of a tree that were given up.
     Chains(TreeId),
+    /// Pages of a tree's blocks that no record refers to.
+    Blocks(TreeId),
     /// A tree that a committed transaction dropped.
     Tree(TreeId),
     /// All trees: what of them is garbage.
@@ -109,8 +112,10 @@ impl Leaves {
     }
 }
 
+/// The kind of `Work::Blocks`.
+const BLOCKS: usize = 6;
 /// Kinds of work, by `kind`. Leaves are of one of them when they are tried again.
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 #[derive(Default)]
 struct Queue {
@@ -368,15 +373,16 @@ impl Reclaim {
         self.wanted.notify_all();
     }
 
-    /// Waits until no leaf waits, but no longer than a second: at closing, when no transaction is
-    /// open any more.
+    /// Waits until no leaf and no block waits, but no longer than a second: at closing, when no
+    /// transaction is open any more.
     pub(crate) fn settle(&self) {
         let deadline = now().saturating_add(PACE);
         loop {
             let seen = self.idle.seen();
             let is_settled = {
                 let queue = self.queue.lock();
-                queue.goes_on_alone() || (queue.leaves.is_empty() && queue.is_idle())
+                let is_done = queue.leaves.is_empty() && queue.others[BLOCKS].is_empty();
+                queue.goes_on_alone() || (is_done && queue.is_idle())
             };
             if is_settled || dead() || self.idle.wait_until(seen, deadline) == Waited::TimedOut {
                 return;
@@ -546,6 +552,7 @@ fn kind(work: &Work) -> usize {
         Work::Tree(_) => 3,
         Work::Survey => 4,
         Work::Leaf(..) => 5,
+        Work::Blocks(_) => BLOCKS,
     }
 }
 

@@ -10,7 +10,8 @@
 //!     24    8 groups   in map 0: how many groups have a map; else 0
 //!     32      entries  8 bytes for each extent of the group
 //!
-//! entry:  4 owner (tree number + 1, 0 none, 2^32-1 the maps), 4 bits (page i is bit i)
+//! entry:  4 owner (tree number + 1, 0 none, 2^32-1 the maps; 2^31 more if it has the tree's
+//!           blocks, see `btree::blocks`), 4 bits (page i is bit i)
 //! ```
 //!
 //! An extent is 256 KiB, one stripe unit of the arrays that we model: what lies in one is read by
@@ -33,6 +34,7 @@
 //! - The hints in memory are lower bounds: below them there is nothing to find. Losing them costs
 //!   one search.
 
+mod blocks;
 mod books;
 
 pub(crate) use books::check_map;
@@ -57,6 +59,7 @@ use crate::room::Room;
 use crate::writer::{Undo, Writer};
 use crate::{Error, Part, TreeId};
 
+pub(crate) use self::blocks::{Unreferenced, blocks_of};
 pub(crate) use self::claims::Claim;
 
 /// Pages of an extent.
@@ -130,6 +133,7 @@ pub(crate) struct Space {
     /// Pages of home.
     capacity: AtomicU64,
     hints: LeafMutex<Hints>,
+    blocks: LeafMutex<blocks::Known>,
 }
 
 /// Pages that will be allocated: their map is latched, nothing has changed yet.
@@ -234,7 +238,8 @@ impl Space {
     pub(crate) fn new(pool: Arc<BufferPool>, home: Arc<dyn Device>, capacity: u64) -> Space {
         let (room, hints) =
             (Room::new(home, capacity, EXTENT_PAGES), LeafMutex::new(Hints::default()));
-        Space { pool, room, capacity: AtomicU64::new(capacity), hints }
+        let (capacity, blocks) = (AtomicU64::new(capacity), LeafMutex::default());
+        Space { pool, room, capacity, hints, blocks }
     }
 
     /// Makes the first map of a new database.
@@ -297,17 +302,34 @@ impl Space {
         count: u32,
         purpose: Purpose,
     ) -> Result<Reserved<'_>, Error> {
-        assert!((1..=FULL.count_ones()).contains(&count));
+        self.reserve_up_to(w, tree, near, (count, count), purpose)
+    }
+
+    /// As `reserve`: at least as many pages as the first of two numbers, and at most the second, as
+    /// their extent has.
+    ///
+    /// # Errors
+    ///
+    /// As `reserve`.
+    pub(crate) fn reserve_up_to<W: Writer>(
+        &self,
+        w: &mut W,
+        tree: TreeId,
+        near: PageId,
+        (count, most): (u32, u32),
+        purpose: Purpose,
+    ) -> Result<Reserved<'_>, Error> {
+        assert!(count >= 1 && (count..=FULL.count_ones()).contains(&most));
         for _ in 0..SEARCHES_MAX {
-            if let Some(found) = self.in_extent(tree, near, count)? {
+            if let Some(found) = self.in_extent(tree, near, (count, most))? {
                 return Ok(found);
             }
-            if let Some(found) = self.in_extents_of(tree, count)? {
+            if let Some(found) = self.in_extents_of(tree, (count, most))? {
                 return Ok(found);
             }
             let run = (1 + self.hint(tree).0.taken / 4).min(RUN_MAX);
             if let Some((map, run)) = self.promised_run(run, purpose)? {
-                return Ok(self.first_of_run(map, run, tree, count));
+                return Ok(self.first_of_run(map, run, tree, most));
             }
             self.add_group(w, purpose)?;
         }
@@ -319,7 +341,7 @@ impl Space {
         &self,
         tree: TreeId,
         near: PageId,
-        count: u32,
+        (count, most): (u32, u32),
     ) -> Result<Option<Reserved<'_>>, Error> {
         let extent = extent_of(near);
         let map = self.open_map(extent / EXTENTS_PER_MAP)?;
@@ -328,10 +350,15 @@ impl Space {
             return Ok(None);
         }
         let near = (near.0 % EXTENT_PAGES) as u32;
+        let count = used.count_zeros().min(most);
         Ok(Some(Reserved::in_extent(map, extent, (owned_by, used), count, near)))
     }
 
-    fn in_extents_of(&self, tree: TreeId, count: u32) -> Result<Option<Reserved<'_>>, Error> {
+    fn in_extents_of(
+        &self,
+        tree: TreeId,
+        (count, most): (u32, u32),
+    ) -> Result<Option<Reserved<'_>>, Error> {
         let (TreeHint { cursor: start, .. }, frees) = self.hint(tree);
         let groups = self.groups()?;
         for group in start / EXTENTS_PER_MAP..groups {
@@ -341,6 +368,7 @@ impl Space {
                 let found = entry(&map, extent);
                 if found.0 == owner(tree) && found.1.count_zeros() >= count {
                     self.move_cursor(tree, frees, extent, count);
+                    let count = found.1.count_zeros().min(most);
                     return Ok(Some(Reserved::in_extent(map, extent, found, count, 0)));
                 }
             }
@@ -518,6 +546,7 @@ impl Space {
     /// Forgets a tree whose extents are free.
     pub(crate) fn forget(&self, tree: TreeId) {
         self.hints.lock().trees.remove(&tree);
+        self.drop_blocks(tree);
     }
 }
 

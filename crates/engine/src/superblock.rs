@@ -70,8 +70,11 @@ const LARGE_CELLS: u64 = 1;
 const HOME_FIRST: u64 = 2;
 /// Another: changes that splice cells (`btree/splice.rs`), which an older version cannot redo.
 const SPLICES: u64 = 4;
+/// Another: blocks, references to them, extents of them and the mark in the header of their tree
+/// (`btree/blocks.rs`).
+const BLOCKS: u64 = 8;
 /// Features that this version writes.
-const WRITTEN: u64 = LARGE_CELLS | HOME_FIRST | SPLICES;
+const WRITTEN: u64 = LARGE_CELLS | HOME_FIRST | SPLICES | BLOCKS;
 /// Features of each kind that this version knows.
 const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: WRITTEN };
 /// Pages of the home before the first one that trees may use.

@@ -25,8 +25,18 @@
 /// | with the feature `derive`: structs that derive `Value` | itself |
 ///
 /// A value has at most 1 GiB. Values of 1 MiB and more are written to their pages first; the log
-/// has only where they are. Shorter ones are logged. [`Table::writer`](crate::Table::writer) and
-/// [`Table::reader`](crate::Table::reader) write and read large values in parts.
+/// has only where they are. Shorter ones are logged.
+///
+/// A value that with its key and 11 bytes has more than 4,040 bytes, and at most some 12,100, is a
+/// *block*: one page of 8 KiB, and a tail beside its key. It is overwritten without reading the old
+/// one, which stays for rollbacks and snapshots, and is logged once: 8 KiB take 1.035 times their
+/// bytes of log. So a `Table<u64, [u8; 8192]>` is a volume of blocks.
+/// [`insert`](crate::Table::insert), [`insert_new`](crate::Table::insert_new) and
+/// [`update`](crate::Table::update) do not read it; [`replace`](crate::Table::replace) and
+/// [`modify`](crate::Table::modify) do.
+///
+/// [`Table::writer`](crate::Table::writer) and [`Table::reader`](crate::Table::reader) write and
+/// read large values in parts.
 ///
 /// # Examples
 ///

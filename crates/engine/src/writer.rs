@@ -127,6 +127,9 @@ pub(crate) trait Writer: Reader {
     /// A large value of `tree`, of `bytes`, waits to be freed once this transaction has ended.
     fn gave_up(&mut self, _tree: TreeId, _bytes: u64) {}
 
+    /// Pages of blocks of `tree` are to be freed once this transaction has ended.
+    fn gave_up_blocks(&mut self, _tree: TreeId) {}
+
     /// Home was full. Waits while the reclaim task has something to free, without latches, and
     /// returns whether to try again.
     fn waits_for_space(&mut self, _wait: &mut SpaceWait) -> bool {

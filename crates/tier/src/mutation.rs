@@ -145,6 +145,15 @@ mutations! {
     KeepCopiesOfTaken,
     /// Large values: the pages of one that comes to nothing wait to be freed from the beginning.
     ForgetUnfinished,
+
+    /// Blocks: a page that was given up is used again once no undo and no snapshot wants it.
+    ReuseBlocksEarly,
+    /// Blocks: a sweep leaves alone what was touched since the opening.
+    SweepTouched,
+    /// Blocks: the header says that pages may be left over before the first one is.
+    UnmarkedBlocks,
+    /// Blocks: a page that is read has the stamp that its record says.
+    TrustBlocks,
 }
 
 /// The faults that are in force: none, but in tests.

@@ -6,6 +6,7 @@ use terrace_pool::Mutation::{
     self, BufWriteBeforeSync, DirtyCopyTrustsHome, DropBasesAtFront, DropOldBases,
     EntryEndsBeforeSync, ForgetUnfinished, KeepStaleCopy, OldestWithoutFlash, PageBeforeLog,
     PunchBeforeCheckpoint, ReferBeforeSync, ReuseBeforeHomeSync, ReuseBeforeTable, SkipVerify,
+    UnmarkedBlocks,
 };
 use terrace_pool::Mutations;
 use terrace_workload::torture::OPEN_RESTARTS;
@@ -165,7 +166,7 @@ fn a_seed_decides_the_matrix() {
 }
 
 /// Mutations, a design that they harm, and the script whose cuts show it.
-const MUTATIONS: [(&[Mutation], &str, &str); 9] = [
+const MUTATIONS: [(&[Mutation], &str, &str); 10] = [
     (&[PageBeforeLog], "cw", "roll-back"),
     // Either of the two rules alone makes up for the other.
     (&[BufWriteBeforeSync, EntryEndsBeforeSync], "no-ssd", "sharp-checkpoint"),
@@ -176,6 +177,7 @@ const MUTATIONS: [(&[Mutation], &str, &str); 9] = [
     (&[PunchBeforeCheckpoint], "no-ssd", "compact"),
     (&[ReferBeforeSync], "no-ssd", "large"),
     (&[ForgetUnfinished], "no-ssd", "large"),
+    (&[UnmarkedBlocks], "no-ssd", "blocks"),
 ];
 
 /// The same where flash is a part of the database.
@@ -212,6 +214,12 @@ fn compactions_lose_nothing() {
 #[test]
 fn large_values_lose_nothing() {
     cuts_lose_nothing("large", 200);
+}
+
+/// The same, of blocks.
+#[test]
+fn blocks_lose_nothing() {
+    cuts_lose_nothing("blocks", 40);
 }
 
 /// A sample of the cuts of one seed, where flash keeps changed pages in different ways.

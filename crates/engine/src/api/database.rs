@@ -55,6 +55,8 @@ pub struct CheckReport {
     pub trees: u64,
     /// Pages of those trees.
     pub pages: u64,
+    /// Those of large values that no row has any more: they wait to be used again, or freed.
+    pub pages_pending: u64,
     /// Entries in them.
     pub entries: u64,
 }

@@ -8,9 +8,11 @@ use terrace_page::{PageBuf, PageId};
 
 use super::Tree;
 use super::node::{self, GHOST, Node, OVERFLOW};
-use super::overflow::{DATA_MAX, Parts, Reference};
+use super::overflow::DATA_MAX;
+use super::reference::{Form, Parts, Reference};
 use super::runs::runs_in;
-use crate::Error;
+use crate::space::{Unreferenced, blocks_of};
+use crate::{Error, TreeId};
 
 /// What a tree consists of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,8 @@ struct Walk<'t> {
     tree: &'t Tree,
     stats: TreeStats,
     pages: BTreeSet<PageId>,
+    /// Pages of blocks that records refer to.
+    blocks: BTreeSet<PageId>,
     /// For each level, the right neighbour of the last node seen there.
     rights: Vec<PageId>,
 }
@@ -60,10 +64,12 @@ impl Tree {
     /// `Corrupt` with the first page found wrong; those of the pool.
     pub(crate) fn check(&self) -> Result<TreeStats, Error> {
         let pages = BTreeSet::from([self.header, self.root()]);
-        let mut walk = Walk { tree: self, stats: TreeStats::default(), pages, rights: Vec::new() };
+        let (stats, blocks, rights) = (TreeStats::default(), BTreeSet::new(), Vec::new());
+        let mut walk = Walk { tree: self, stats, pages, blocks, rights };
         walk.pending()?;
         walk.nodes()?;
         walk.space()?;
+        walk.space_of_blocks()?;
         Ok(walk.stats)
     }
 }
@@ -142,9 +148,16 @@ impl Walk<'_> {
             // What a ghost refers to waits to be freed, or is freed.
             if flags & (OVERFLOW | GHOST) == OVERFLOW {
                 let (large, Parts { chain_len, .. }) = Reference::with_parts(id, value)?;
-                if large.lists {
-                    self.listed(id, &large)?;
-                    continue;
+                match large.form {
+                    Form::Lists => {
+                        self.listed(id, &large)?;
+                        continue;
+                    }
+                    Form::Block => {
+                        self.block(&large)?;
+                        continue;
+                    }
+                    Form::Chain => {}
                 }
                 let (pages, bytes) = self.chain(large.first, large.stamp)?;
                 if bytes != chain_len || pages != chain_len.div_ceil(DATA_MAX as u64) {
@@ -154,6 +167,16 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A block: its page is there, and is that of the record.
+    fn block(&mut self, large: &Reference) -> Result<(), Error> {
+        let page = large.first;
+        if !self.blocks.insert(page) {
+            return Err(Tree::corrupt(page, "it is in two places of a tree"));
+        }
+        self.stats.overflow_pages += 1;
+        self.tree.check_raw(page, &*self.tree.pool.read(page)?, large.stamp)
     }
 
     /// A value whose pages are listed: each is there, and is a part of it.
@@ -217,13 +240,7 @@ impl Walk<'_> {
 
     /// btree.T1: used pages and reachable pages are the same.
     fn space(&mut self) -> Result<(), Error> {
-        let extents = self.tree.space.extents_of(self.tree.id)?;
-        self.stats.extents = extents.len() as u64;
-        let mut used = BTreeSet::new();
-        for extent in extents {
-            let bits = (0..32).filter(|bit| extent.used & 1 << bit != 0);
-            used.extend(bits.map(|bit| extent.first.plus(bit)));
-        }
+        let used = self.used_by(self.tree.id)?;
         if let Some(page) = used.difference(&self.pages).next() {
             return Err(Tree::corrupt(*page, "it is in use, and no node leads to it"));
         }
@@ -231,6 +248,45 @@ impl Walk<'_> {
             return Err(Tree::corrupt(*page, "it is part of a tree, and its map says it is not"));
         }
         Ok(())
+    }
+}
+
+impl Walk<'_> {
+    /// The pages of an owner that are in use.
+    fn used_by(&mut self, owner: TreeId) -> Result<BTreeSet<PageId>, Error> {
+        let extents = self.tree.space.extents_of(owner)?;
+        self.stats.extents += extents.len() as u64;
+        let mut used = BTreeSet::new();
+        for extent in extents {
+            let bits = (0..32).filter(|bit| extent.used & 1 << bit != 0);
+            used.extend(bits.map(|bit| extent.first.plus(bit)));
+        }
+        Ok(used)
+    }
+
+    /// Pages of blocks are in use if a record refers to them, or they are left over.
+    fn space_of_blocks(&mut self) -> Result<(), Error> {
+        let used = self.used_by(blocks_of(self.tree.id))?;
+        if let Some(page) = self.blocks.difference(&used).next() {
+            return Err(Tree::corrupt(*page, "it is a block, and its map says it is not"));
+        }
+        let left_over = self.tree.header_fields()?.left_over;
+        let unreferenced = self.tree.space.unreferenced_blocks(self.tree.id);
+        let unreferenced = unreferenced
+            .unwrap_or_else(|| Unreferenced { may_be_more: left_over, ..Unreferenced::default() });
+        if let Some(page) = self.blocks.intersection(&unreferenced.pages).next() {
+            return Err(Tree::corrupt(*page, "a block that is there is to be used again"));
+        }
+        let is_known = |page: &&PageId| unreferenced.pages.contains(*page);
+        let rest = used.difference(&self.blocks);
+        self.stats.pending_pages += rest.clone().count() as u64;
+        let mut unknown = rest.filter(|page| !is_known(page));
+        match unknown.next() {
+            Some(page) if !unreferenced.may_be_more => {
+                Err(Tree::corrupt(*page, "it is in use, and no record leads to it"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! offset size field
 //!      0   24 (header)       see `terrace_page`; kind is Tree
 //!     24    4 tree           number of the tree
-//!     28    4 state          0 ready, 1 being loaded: its nodes are not to be trusted
+//!     28    4 state          bit 0: being loaded, its nodes are not to be trusted; bit 1: pages of
+//!                            blocks may be left over, see `blocks`
 //!     32    8 pending_first  head of the first large value that waits to be freed, or 0
 //!     40    8 pending_last   head of the last one, or 0
 //!     48    2 longest_key    bytes of the longest key; zero until used, as all that follows
@@ -32,6 +33,7 @@ const STATE_AT: usize = BODY_AT + 4;
 const FIRST_AT: usize = STATE_AT + 4;
 const LAST_AT: usize = FIRST_AT + 8;
 const LOADING: u32 = 1;
+const LEFT_OVER: u32 = 2;
 
 const _: () = assert!(LAST_AT + 8 == 48);
 
@@ -40,6 +42,8 @@ const _: () = assert!(LAST_AT + 8 == 48);
 pub(super) struct Header {
     pub(super) tree: u32,
     pub(super) loading: bool,
+    /// Pages of blocks may be left over.
+    pub(super) left_over: bool,
     pub(super) pending_first: PageId,
     pub(super) pending_last: PageId,
 }
@@ -47,7 +51,9 @@ pub(super) struct Header {
 impl Header {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = self.tree.to_le_bytes().to_vec();
-        bytes.extend_from_slice(&(if self.loading { LOADING } else { 0 }).to_le_bytes());
+        let left_over = if self.left_over { LEFT_OVER } else { 0 };
+        let state = left_over | if self.loading { LOADING } else { 0 };
+        bytes.extend_from_slice(&state.to_le_bytes());
         bytes.extend_from_slice(&self.pending_first.0.to_le_bytes());
         bytes.extend_from_slice(&self.pending_last.0.to_le_bytes());
         bytes
@@ -60,7 +66,8 @@ impl Header {
         };
         Header {
             tree: u32_at(BODY_AT),
-            loading: u32_at(STATE_AT) == LOADING,
+            loading: u32_at(STATE_AT) & LOADING != 0,
+            left_over: u32_at(STATE_AT) & LEFT_OVER != 0,
             pending_first: page_at(FIRST_AT),
             pending_last: page_at(LAST_AT),
         }
@@ -90,6 +97,7 @@ impl Tree {
         let fields = Header {
             tree: id.0,
             loading: false,
+            left_over: false,
             pending_first: PageId(0),
             pending_last: PageId(0),
         };
@@ -114,7 +122,7 @@ impl Tree {
         self.header_of(&page)
     }
 
-    fn header_of(&self, page: &PageBuf) -> Result<Header, Error> {
+    pub(super) fn header_of(&self, page: &PageBuf) -> Result<Header, Error> {
         let fields = Header::decode(page);
         if kind(page) != Some(PageKind::Tree) || fields.tree != self.id.0 {
             return Err(Tree::corrupt(self.header, "it should be the header of this tree"));

@@ -24,24 +24,27 @@ use terrace_page::{PAGE_SIZE, PageId, PageKind};
 use terrace_pool::BulkLoad;
 
 use super::Tree;
+use super::blocks::{block_tail, page_of};
 use super::cells::Cells;
 use super::edit::Shape;
 use super::header::Header;
 use super::node::{self, INNER_CELL, LEAF_CELL, NODE_HEADER, OVERFLOW, SLOT};
-use super::overflow::{DATA_MAX, Reference, format, tail_len};
+use super::overflow::{DATA_MAX, format};
+use super::reference::{Form, Reference, tail_len};
 use super::write::is_large;
-use crate::Error;
 use crate::change::Change;
-use crate::space::EXTENT_PAGES;
+use crate::space::{EXTENT_PAGES, blocks_of};
 use crate::writer::{Undo, Writer};
+use crate::{Error, TreeId};
 
 /// The longest run of extents that leaves take at once: 16 MiB.
 const RUN_MAX: u64 = 64;
 const ALL_USED: u32 = u32::MAX;
 
 /// Pages in key order: a run of extents, all marked as used.
-#[derive(Default)]
 struct Run {
+    /// On whose account.
+    owner: TreeId,
     /// Numbers of extents not begun, last one first.
     extents: Vec<PageId>,
     next: Option<PageId>,
@@ -49,13 +52,17 @@ struct Run {
 }
 
 impl Run {
+    fn new(owner: TreeId) -> Run {
+        Run { owner, extents: Vec::new(), next: None, taken: 0 }
+    }
+
     fn page<W: Writer>(&mut self, tree: &Tree, w: &mut W) -> Result<PageId, Error> {
         let page = match self.next {
             Some(page) => page,
             None => {
                 if self.extents.is_empty() {
                     let length = (self.taken / 2).clamp(1, RUN_MAX);
-                    self.extents = tree.space.take_run(w, tree.id, length, ALL_USED)?;
+                    self.extents = tree.space.take_run(w, self.owner, length, ALL_USED)?;
                     self.taken += self.extents.len() as u64;
                     self.extents.reverse();
                 }
@@ -72,10 +79,10 @@ impl Run {
         if let Some(next) = self.next.take() {
             let used = (next.0 % EXTENT_PAGES) as u32;
             let first = PageId(next.0 - u64::from(used));
-            tree.space.set_used(w, tree.id, first, (1 << used) - 1)?;
+            tree.space.set_used(w, self.owner, first, (1 << used) - 1)?;
         }
         for extent in self.extents.drain(..) {
-            tree.space.set_used(w, tree.id, extent, 0)?;
+            tree.space.set_used(w, self.owner, extent, 0)?;
         }
         Ok(())
     }
@@ -163,6 +170,7 @@ pub(crate) struct Loader {
     levels: Vec<Filling>,
     leaves: Run,
     inner: Run,
+    blocks: Run,
     keys: u64,
     under_way: BulkLoad,
 }
@@ -197,8 +205,9 @@ impl Tree {
             tree: self.clone(),
             target: PAGE_SIZE * fill.clamp(20, 100) / 100,
             levels: vec![Filling::new(None, Vec::new(), PageId(0))],
-            leaves: Run::default(),
-            inner: Run::default(),
+            leaves: Run::new(self.id),
+            inner: Run::new(self.id),
+            blocks: Run::new(blocks_of(self.id)),
             keys: 0,
         })
     }
@@ -259,7 +268,10 @@ impl Loader {
         }
         let reference;
         let (flags, value) = if is_large(key, value) {
-            reference = self.write_large(w, key, value)?;
+            reference = match block_tail(key, value) {
+                Some(tail) => self.write_block(w, value, tail)?,
+                None => self.write_large(w, key, value)?,
+            };
             (OVERFLOW, &reference[..])
         } else {
             (0, value)
@@ -336,6 +348,22 @@ impl Loader {
         w.unlogged(&mut page, &Change::Node { shape, cells: Cells(&node.cells) })
     }
 
+    /// Writes the page of a block with a tail; returns what its record holds.
+    fn write_block<W: Writer>(
+        &mut self,
+        w: &mut W,
+        value: &[u8],
+        tail: usize,
+    ) -> Result<Vec<u8>, Error> {
+        let first = self.blocks.page(&self.tree, w)?;
+        let (len, stamp) = (value.len() as u64, w.stamp());
+        let mut page = self.tree.pool.create(first)?;
+        let bytes = page_of(stamp, value);
+        w.unlogged(&mut page, &Change::Page { kind: PageKind::Raw, bytes: &bytes })?;
+        let reference = Reference { len, stamp, first, form: Form::Block };
+        Ok(reference.encode(&value[value.len() - tail..]))
+    }
+
     /// Writes the pages of a large value; returns what its record holds.
     fn write_large<W: Writer>(
         &mut self,
@@ -345,7 +373,7 @@ impl Loader {
     ) -> Result<Vec<u8>, Error> {
         let mut page = self.leaves.page(&self.tree, w)?;
         let reference =
-            Reference { len: value.len() as u64, stamp: w.stamp(), first: page, lists: false };
+            Reference { len: value.len() as u64, stamp: w.stamp(), first: page, form: Form::Chain };
         let (chain, tail) = value.split_at(value.len() - tail_len(key, value));
         let mut chunks = chain.chunks(DATA_MAX).peekable();
         while let Some(chunk) = chunks.next() {
@@ -374,6 +402,7 @@ impl Loader {
         }
         self.leaves.finish(&self.tree, w)?;
         self.inner.finish(&self.tree, w)?;
+        self.blocks.finish(&self.tree, w)?;
         let root = self.levels.pop().expect("there is a leaf");
         let level = top as u8;
         Ok(Loaded { tree: self.tree, root, level, under_way: self.under_way })

@@ -3,7 +3,8 @@
 use terrace_page::PageId;
 
 use super::node::{GHOST, Node, OVERFLOW};
-use super::overflow::{DATA_AT, DATA_MAX, Parts, Reference};
+use super::overflow::{DATA_AT, DATA_MAX};
+use super::reference::{Form, Reference};
 use super::runs::Located;
 use super::{Tree, lock_or_wait};
 use crate::versions::Record;
@@ -90,10 +91,17 @@ impl Tree {
         if flags & OVERFLOW == 0 {
             return Ok(Stored::Bytes(value.to_vec()));
         }
-        let (reference, Parts { tail, .. }) = Reference::with_parts(leaf, value)?;
-        if reference.lists {
-            return self.located(leaf, &reference).map(Stored::Pages);
+        let (reference, parts) = Reference::with_parts(leaf, value)?;
+        match reference.form {
+            Form::Lists => return self.located(leaf, &reference).map(Stored::Pages),
+            Form::Block => {
+                let mut bytes = Vec::new();
+                self.read_block(&reference, &parts, &mut bytes)?;
+                return Ok(Stored::Bytes(bytes));
+            }
+            Form::Chain => {}
         }
+        let tail = parts.tail;
         let Reference { len, stamp, first, .. } = reference;
         Ok(Stored::Chain { len, tail: tail.to_vec(), stamp, first, at: (0, first) })
     }

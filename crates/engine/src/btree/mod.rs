@@ -31,7 +31,8 @@
 //! and latching leftwards could deadlock.
 //!
 //! - T1: a page is in the tree's extents, and used, if and only if it is the header, a node that
-//!   can be reached from the root, a part of a large value, or of one that waits to be freed.
+//!   can be reached from the root, a part of a large value, or of one that waits to be freed; pages
+//!   of blocks may also be left over, see `blocks`.
 //! - T2: the fences of a node are those that its parent says; the right neighbour begins where the
 //!   node ends.
 //! - T3: an undo needs no lock, no page and no room in its leaf but what is kept there: see
@@ -46,6 +47,7 @@ pub(crate) mod node;
 pub(crate) mod splice;
 
 mod balance;
+mod blocks;
 mod check;
 mod compact;
 mod descend;
@@ -59,6 +61,7 @@ mod merge;
 pub(crate) mod old;
 mod overflow;
 mod purge;
+mod reference;
 mod room;
 mod runs;
 mod salvage;
@@ -79,6 +82,7 @@ use std::sync::Arc;
 use terrace_page::PageId;
 use terrace_pool::BufferPool;
 
+pub(crate) use blocks::Keep;
 #[allow(unused_imports)]
 pub(crate) use check::TreeStats;
 pub(crate) use check::fuzz;

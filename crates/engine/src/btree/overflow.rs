@@ -1,16 +1,6 @@
-//! Large values: chains of pages, to which the record in the leaf refers.
+//! Large values: chains of pages, to which the record in the leaf refers (`reference`).
 //!
 //! ```text
-//! record's value
-//! offset size field
-//!      0    1 kind      1: a chain; 2: a chain and a tail; 3: a chain that lists runs of pages,
-//!                       see `runs`
-//!      1    7 reserved  zero
-//!      8    8 len       bytes of the value, those of the tail included
-//!     16    8 stamp     in each page of the chain, too, and in no page of any other value
-//!     24    8 first     the first page, or 0 if it has none yet
-//!     32      tail      kind 2: the last bytes of the value, one at least
-//!
 //! page
 //! offset size field
 //!      0   24 (header)  see `terrace_page`; kind is Overflow
@@ -32,10 +22,6 @@
 //! brought back from an older state is distinguished from the one that was written last, whether
 //! its value is read or freed.
 //!
-//! **Tails.** The chain of a value of a few pages ends with a full page, and what is left over is
-//! in the record, if a cell can hold it ([`tail_len`]): a page of its own would be nearly empty for
-//! most sizes. In longer values it wastes little, and leaves have more keys without tails.
-//!
 //! No page is ever lost, whatever moment a crash picks:
 //!
 //! - A new chain grows from its record: the record comes first, without pages, and each nested
@@ -52,7 +38,8 @@ use terrace_pool::PageMut;
 use super::Tree;
 use super::descend::Seek;
 use super::header::Header;
-use super::node::{CELL_MAX, LEAF_CELL, OVERFLOW, SLOT};
+use super::node::OVERFLOW;
+use super::reference::{FIRST_IN_REFERENCE, Form, Parts, Reference, tail_len};
 use crate::change::{BODY_AT, Change, FREE};
 use crate::reclaim::{Progress, SpaceWait};
 use crate::space::{EXTENT_PAGES, Purpose};
@@ -75,97 +62,7 @@ const BATCH: usize = 8;
 const PENDING: u16 = 1;
 const LISTS: u16 = 2;
 
-/// A reference's kind: a chain of pages.
-const CHAIN: u8 = 1;
-/// A chain of full pages, and behind the reference what is left over.
-const CHAIN_AND_TAIL: u8 = 2;
-/// A chain that lists runs of pages, in which the value is.
-const RUNS: u8 = 3;
-const REFERENCE: usize = 32;
-const FIRST_IN_REFERENCE: usize = 24;
-
-/// A value of more full pages has no tail: a last page of its own wastes 7% of them at most.
-pub(super) const TAIL_PAGES_MAX: usize = 15;
-/// Bytes of a cell with a tail, its slot included, beside key and tail.
-pub(super) const TAIL_CELL: usize = SLOT + LEAF_CELL + REFERENCE;
-
-const _: () = assert!(DATA_AT == 72 && FIRST_IN_REFERENCE + 8 == REFERENCE);
-
-/// Bytes of a large value that its record holds, the last ones.
-pub(super) fn tail_len(key: &[u8], value: &[u8]) -> usize {
-    let (pages, rest) = (value.len() / DATA_MAX, value.len() % DATA_MAX);
-    let has_room = TAIL_CELL + key.len() + rest <= CELL_MAX;
-    if has_room && (1..=TAIL_PAGES_MAX).contains(&pages) { rest } else { 0 }
-}
-
-/// What a record holds in place of a large value, but for the bytes of the tail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reference {
-    /// Bytes of the value.
-    pub(super) len: u64,
-    /// What each of its pages repeats.
-    pub(super) stamp: u64,
-    /// The first page, or 0 if it has none yet.
-    pub(super) first: PageId,
-    /// Whether the chain lists the pages of the value, and has none of its bytes.
-    pub(super) lists: bool,
-}
-
-/// The chain that a record leads to, and the bytes that follow it.
-pub(super) struct Parts<'r> {
-    /// Bytes of the value in the chain.
-    pub(super) chain_len: u64,
-    pub(super) tail: &'r [u8],
-}
-
-impl Reference {
-    /// The record's value, with the tail if there is one.
-    pub(super) fn encode(&self, tail: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; REFERENCE];
-        bytes[0] = match (self.lists, tail.is_empty()) {
-            (true, _) => RUNS,
-            (false, true) => CHAIN,
-            (false, false) => CHAIN_AND_TAIL,
-        };
-        bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
-        bytes[16..FIRST_IN_REFERENCE].copy_from_slice(&self.stamp.to_le_bytes());
-        bytes[FIRST_IN_REFERENCE..].copy_from_slice(&self.first.0.to_le_bytes());
-        bytes.extend_from_slice(tail);
-        bytes
-    }
-
-    /// The reference and the parts of its value; none for bytes that are no reference.
-    pub(super) fn decode(bytes: &[u8]) -> Option<(Reference, Parts<'_>)> {
-        let (bytes, tail) = bytes.split_first_chunk::<REFERENCE>()?;
-        let word =
-            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let [kind, reserved @ ..] = &bytes[..8] else { return None };
-        let has_tail = match *kind {
-            CHAIN | RUNS => false,
-            CHAIN_AND_TAIL => true,
-            _ => return None,
-        };
-        let lists = *kind == RUNS;
-        if has_tail == tail.is_empty() || reserved.iter().any(|&byte| byte != 0) {
-            return None;
-        }
-        let chain_len = word(8).checked_sub(tail.len() as u64)?;
-        let first = PageId(word(FIRST_IN_REFERENCE));
-        let reference = Reference { len: word(8), stamp: word(16), first, lists };
-        Some((reference, Parts { chain_len, tail }))
-    }
-
-    /// The reference in a record of the leaf `leaf`.
-    pub(super) fn of(leaf: PageId, bytes: &[u8]) -> Result<Reference, Error> {
-        Reference::with_parts(leaf, bytes).map(|(reference, _)| reference)
-    }
-
-    /// As `of`, and the parts of the value.
-    pub(super) fn with_parts(leaf: PageId, bytes: &[u8]) -> Result<(Reference, Parts<'_>), Error> {
-        let what = "a record should refer to a large value, and does not";
-        Reference::decode(bytes).ok_or_else(|| Tree::corrupt(leaf, what))
-    }
-}
+const _: () = assert!(DATA_AT == 72);
 
 /// The fields of an overflow page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,10 +160,13 @@ impl Tree {
         reference: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let (reference, Parts { chain_len, tail }) = Reference::with_parts(leaf, reference)?;
-        if reference.lists {
-            return self.read_runs(&reference, out);
+        let (reference, parts) = Reference::with_parts(leaf, reference)?;
+        match reference.form {
+            Form::Lists => return self.read_runs(&reference, out),
+            Form::Block => return self.read_block(&reference, &parts, out),
+            Form::Chain => {}
         }
+        let Parts { chain_len, tail } = parts;
         let Reference { stamp, first, .. } = reference;
         let mut left = usize::try_from(chain_len).unwrap_or(usize::MAX);
         let mut next = first;
@@ -376,9 +276,10 @@ impl Tree {
 
     /// The large value that a record of the leaf `leaf` is about to give up, if it has one. Its
     /// first page is read while nothing has changed: a rollback needs it, too, and one that met its
-    /// damage would stop the engine, and each opening after it.
-    pub(super) fn large_to_give_up(
+    /// damage would stop the engine, and each opening after it. That of a block is not looked at.
+    pub(super) fn large_to_give_up<W: Writer>(
         &self,
+        w: &mut W,
         leaf: PageId,
         flags: u8,
         value: &[u8],
@@ -387,16 +288,23 @@ impl Tree {
             return Ok(None);
         }
         let large = Reference::of(leaf, value)?;
-        if large.first != PageId(0) {
+        if large.is_block() {
+            self.know_blocks(w)?;
+        }
+        if large.first != PageId(0) && !large.is_block() {
             self.link(large.first, &*self.pool.read(large.first)?)?;
         }
         Ok(Some(large))
     }
 
     /// Puts a chain that no record refers to any more onto the list of those to be freed, unless
-    /// it is there already.
+    /// it is there already; or gives up a block.
     pub(super) fn push_pending<W: Writer>(&self, w: &mut W, value: Reference) -> Result<(), Error> {
         let head = value.first;
+        if value.is_block() {
+            self.give_block(w, head);
+            return Ok(());
+        }
         if head == PageId(0) {
             return Ok(());
         }
@@ -408,7 +316,7 @@ impl Tree {
         }
         let last = self.other(fields.pending_last)?;
         // A list of runs is freed in a few steps.
-        w.gave_up(self.id, if value.lists { 0 } else { value.len });
+        w.gave_up(self.id, if value.lists() { 0 } else { value.len });
         let nested = w.begin_nested();
         let before = fields.pending_last;
         let (after, txn) = (PageId(0), w.txn());
@@ -434,8 +342,14 @@ impl Tree {
         Ok(Some((page, link)))
     }
 
-    /// Takes a chain off the list, if it is there: its record is about to return.
-    pub(super) fn pull_pending<W: Writer>(&self, w: &mut W, head: PageId) -> Result<(), Error> {
+    /// Takes a chain off the list, if it is there, or gets a block back: its record is about to
+    /// return.
+    pub(super) fn pull_pending<W: Writer>(&self, w: &mut W, value: Reference) -> Result<(), Error> {
+        let head = value.first;
+        if value.is_block() {
+            self.space.regain_block(self.id, head);
+            return Ok(());
+        }
         if head == PageId(0) {
             return Ok(());
         }
@@ -579,46 +493,5 @@ impl Tree {
             next = link.next;
         }
         Ok((pages, next))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reference_comes_back_and_others_are_none() {
-        let large = Reference { len: 8_192, stamp: 77, first: PageId(40), lists: false };
-        for tail in [&[][..], &[9], &[7; 72]] {
-            let bytes = large.encode(tail);
-            let (again, parts) = Reference::decode(&bytes).expect("a reference");
-            assert_eq!((again, parts.tail), (large, tail));
-            assert_eq!(parts.chain_len, 8_192 - tail.len() as u64);
-            for at in 0..8 {
-                let mut other = bytes.clone();
-                other[at] ^= 4;
-                assert!(Reference::decode(&other).is_none(), "byte {at}");
-            }
-            assert!(Reference::decode(&bytes[..31]).is_none());
-        }
-        // A chain with bytes behind it, a tail that is not there, one longer than the value.
-        let mut chain = large.encode(&[]);
-        chain.push(1);
-        assert!(Reference::decode(&chain).is_none());
-        assert!(Reference::decode(&large.encode(&[1])[..32]).is_none());
-        let short = Reference { len: 3, ..large };
-        assert!(Reference::decode(&short.encode(&[1; 4])).is_none());
-    }
-
-    #[test]
-    fn a_tail_is_what_full_pages_leave_and_a_cell_can_hold() {
-        let tail = |key_len: usize, len: usize| tail_len(&vec![1; key_len], &vec![1; len]);
-        assert_eq!((tail(8, DATA_MAX), tail(8, DATA_MAX + 1), tail(8, 8_192)), (0, 1, 72));
-        let most = CELL_MAX - TAIL_CELL - 100;
-        assert_eq!(tail(100, DATA_MAX + most), most);
-        assert_eq!(tail(100, DATA_MAX + most + 1), 0);
-        let longest = (TAIL_PAGES_MAX + 1) * DATA_MAX - 1;
-        assert_eq!(tail(8, TAIL_PAGES_MAX * DATA_MAX + 9), 9);
-        assert_eq!((tail(8, longest), tail(8, longest + 10), tail(8, 5_000)), (0, 0, 0));
     }
 }

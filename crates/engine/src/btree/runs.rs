@@ -35,12 +35,13 @@
 
 use std::ops::Range;
 
-use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, kind, lsn, set_kind};
+use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, lsn, set_kind};
 use terrace_pool::{Mutation, PageMut, PoolError};
 
 use super::Tree;
 use super::header::Header;
-use super::overflow::{DATA_AT, DATA_MAX, LEN_AT, Link, Reference, set_link};
+use super::overflow::{DATA_AT, DATA_MAX, LEN_AT, Link, set_link};
+use super::reference::{Form, RAW_STAMP_AT, Reference};
 use crate::Error;
 use crate::change::{BODY_AT, Change, RENEWED_MAX};
 use crate::reclaim::Progress;
@@ -51,7 +52,6 @@ use crate::writer::{Undo, Writer};
 pub(crate) const HOME_FIRST_MIN: usize = 1 << 20;
 /// Bytes of a value in a raw page.
 pub(crate) const RAW_DATA: usize = PAGE_SIZE - HEADER_SIZE;
-const STAMP_AT: usize = HEADER_SIZE - 8;
 const ENTRY: usize = 16;
 const WRITTEN_IN_ENTRY: usize = 12;
 /// The longest run that is taken at once: 16 MiB.
@@ -120,7 +120,7 @@ impl Unfinished {
     /// What leads to the value once it is finished.
     pub(super) fn reference(&self) -> Reference {
         let Unfinished { stamp, first, len, .. } = *self;
-        Reference { len, stamp, first, lists: true }
+        Reference { len, stamp, first, form: Form::Lists }
     }
 
     /// Bytes written so far.
@@ -453,22 +453,6 @@ impl Tree {
         Ok(Located { len, stamp, runs })
     }
 
-    /// Whether `page` is a part of the value with this stamp.
-    ///
-    /// # Errors
-    ///
-    /// `Corrupt`.
-    pub(super) fn check_raw(&self, id: PageId, page: &PageBuf, stamp: u64) -> Result<(), Error> {
-        let found = u64::from_le_bytes(page[STAMP_AT..STAMP_AT + 8].try_into().expect("eight"));
-        if kind(page) != Some(PageKind::Raw) || found != stamp {
-            return Err(Tree::corrupt(
-                id,
-                "it is a part of another large value, or of an older version of this one",
-            ));
-        }
-        Ok(())
-    }
-
     /// Appends to `out` the value of `reference`.
     pub(super) fn read_runs(&self, reference: &Reference, out: &mut Vec<u8>) -> Result<(), Error> {
         let located = self.located(reference.first, reference)?;
@@ -533,10 +517,10 @@ fn format_list<W: Writer>(w: &mut W, page: &mut PageMut<'_>, link: &Link) -> Res
 
 fn format_raw(page: &mut PageBuf, stamp: u64, chunk: &[u8]) {
     set_kind(page, PageKind::Raw);
-    page[STAMP_AT..HEADER_SIZE].copy_from_slice(&stamp.to_le_bytes());
+    page[RAW_STAMP_AT..HEADER_SIZE].copy_from_slice(&stamp.to_le_bytes());
     let (bytes, rest) = page[HEADER_SIZE..].split_at_mut(chunk.len());
     bytes.copy_from_slice(chunk);
     rest.fill(0);
 }
 
-const _: () = assert!(STAMP_AT == BODY_AT);
+const _: () = assert!(RAW_STAMP_AT == BODY_AT);

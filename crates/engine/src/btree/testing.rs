@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_device::model::{Preset, build};
-use terrace_device::{Keep, Store};
+use terrace_device::{Device, Keep, Store};
 use terrace_page::{
     Damage, Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, kind, set_lsn, set_page_id,
 };
@@ -20,7 +20,7 @@ use super::Tree;
 use crate::change::Change;
 use crate::leaf_room::{LeafRoom, RowHash};
 use crate::reclaim::Progress;
-use crate::space::Space;
+use crate::space::{Space, blocks_of};
 use crate::writer::{Nested, Reader, Undo, Writer};
 use crate::{Error, KeyHash, LockMode, LockOutcome, LockRequest, TreeId};
 
@@ -76,6 +76,7 @@ struct Locks {
 pub(super) struct Bench {
     pub(super) pool: Arc<BufferPool>,
     pub(super) space: Arc<Space>,
+    home: Arc<dyn Device>,
     pub(super) log: Arc<Log>,
     locks: Arc<LeafMutex<Locks>>,
     txns: Arc<AtomicU64>,
@@ -115,10 +116,11 @@ impl Bench {
         let config = PoolConfig { frames, partitions: 4, mutations, ..PoolConfig::default() };
         let pool = BufferPool::open(config, world, home.clone(), None, Arc::clone(&log) as Arc<_>);
         let pool = pool.expect("a pool");
-        let space = Arc::new(Space::new(Arc::clone(&pool), home, home_pages));
+        let home: Arc<dyn Device> = home;
+        let space = Arc::new(Space::new(Arc::clone(&pool), Arc::clone(&home), home_pages));
         let locks = Arc::new(LeafMutex::new(Locks::default()));
         let (txns, leaf_room) = (Arc::new(AtomicU64::new(1)), Arc::new(LeafRoom::new()));
-        let bench = Bench { pool, space, log, locks, txns, leaf_room };
+        let bench = Bench { pool, space, home, log, locks, txns, leaf_room };
         let mut txn = bench.begin();
         bench.space.format(&mut txn).expect("room for a map");
         txn.commit();
@@ -140,13 +142,24 @@ impl Bench {
         tree
     }
 
+    /// This database and `tree`, as another opening knows them.
+    pub(super) fn reopened(&self, tree: &Tree) -> (Bench, Tree) {
+        let pages = self.home.len() / PAGE_SIZE as u64;
+        let space = Arc::new(Space::new(Arc::clone(&self.pool), Arc::clone(&self.home), pages));
+        let pool = Arc::clone(&self.pool);
+        let tree = Tree::open(tree.id(), tree.header(), pool, Arc::clone(&space));
+        (Bench { space, ..self.clone() }, tree)
+    }
+
     /// Gives all pages of a tree back.
     pub(super) fn free(&self, txn: &mut Txn, tree: &Tree) {
-        let mut from = Some(0);
-        while let Some(extent) = from {
-            from = self.space.free_some(txn, tree.id(), extent).expect("no error");
+        for owner in [blocks_of(tree.id()), tree.id()] {
+            let mut from = Some(0);
+            while let Some(extent) = from {
+                from = self.space.free_some(txn, owner, extent).expect("no error");
+            }
+            self.space.forget(owner);
         }
-        self.space.forget(tree.id());
         let (owners, _) = self.space.used().expect("no error");
         assert!(!owners.contains(&tree.id()), "an extent is left");
     }

@@ -8,7 +8,7 @@
 use super::descend::Seek;
 use super::node::{GHOST, Node, OVERFLOW};
 use super::old::restoring;
-use super::overflow::Reference;
+use super::reference::Reference;
 use super::split::Need;
 use super::write::ATTEMPTS_MAX;
 use super::{Tree, edit};
@@ -60,7 +60,7 @@ impl Tree {
         };
         let (flags, value) = node.record(slot);
         if flags & OVERFLOW != 0 {
-            self.pull_pending(w, Reference::of(self.header, value)?.first)?;
+            self.pull_pending(w, Reference::of(self.header, value)?)?;
         }
         let change = Change::LeafMark { slot: slot as u16, flags: flags & !GHOST };
         w.change(&mut leaf, &change, Undo::None)
@@ -88,7 +88,7 @@ impl Tree {
             if let Change::LeafReplace { record: [flags, value @ ..], .. } = change
                 && flags & (OVERFLOW | GHOST) == OVERFLOW
             {
-                self.pull_pending(w, Reference::of(self.header, value)?.first)?;
+                self.pull_pending(w, Reference::of(self.header, value)?)?;
             }
             w.change(&mut leaf, &change, Undo::None)?;
             self.note_light(w, &leaf, key);

@@ -13,8 +13,9 @@
 use terrace_page::PageId;
 use terrace_pool::PageMut;
 
+use super::blocks::{Block, block_tail};
 use super::node::{CELL_MAX, GHOST, Joined, KEY_MAX, LEAF_CELL, Node, OVERFLOW, SLOT};
-use super::overflow::{Reference, tail_len};
+use super::reference::{Form, Reference, tail_len};
 use super::runs::Unfinished;
 use super::split::Need;
 use super::{Tree, VALUE_MAX, lock_or_wait, old};
@@ -104,6 +105,15 @@ pub(super) fn is_large(key: &[u8], value: &[u8]) -> bool {
     SLOT + LEAF_CELL + key.len() + value.len() > CELL_MAX
 }
 
+/// The record that a key gets.
+#[derive(Clone, Copy)]
+struct New<'v> {
+    flags: u8,
+    value: &'v [u8],
+    /// What it refers to, if that is a block, which is still to be written.
+    block: Option<Block<'v>>,
+}
+
 /// What an attempt to put a key came to.
 enum Attempt {
     Done {
@@ -146,15 +156,18 @@ impl Tree {
     ) -> Result<Step<bool>, Error> {
         self.check_sizes(key, value)?;
         let large = is_large(key, value);
+        if large && let Some(tail) = block_tail(key, value) {
+            return self.put_block(w, key, (value, tail), put, old);
+        }
         let len = value.len() as u64;
         let stamp = if large { w.stamp() } else { 0 };
         let reference;
         let new = if large {
             let tail = &value[value.len() - tail_len(key, value)..];
-            reference = Reference { len, stamp, first: PageId(0), lists: false }.encode(tail);
-            (OVERFLOW, &reference[..])
+            reference = Reference { len, stamp, first: PageId(0), form: Form::Chain }.encode(tail);
+            New { flags: OVERFLOW, value: &reference, block: None }
         } else {
-            (0, value)
+            New { flags: 0, value, block: None }
         };
         for _ in 0..ATTEMPTS_MAX {
             match self.try_put(w, key, new, put, old.as_deref_mut())? {
@@ -167,6 +180,33 @@ impl Tree {
                     }
                     return Ok(Step::Done(existed));
                 }
+            }
+        }
+        Err(Tree::corrupt(self.header, "splits make no room in this tree"))
+    }
+
+    /// As `put`, of a block with a tail.
+    fn put_block<W: Writer>(
+        &self,
+        w: &mut W,
+        key: &[u8],
+        (value, tail): (&[u8], usize),
+        put: Put,
+        mut old: Option<&mut Vec<u8>>,
+    ) -> Result<Step<bool>, Error> {
+        let (len, stamp) = (value.len() as u64, w.stamp());
+        for _ in 0..ATTEMPTS_MAX {
+            // Without latches: it may wait for space.
+            let taken = self.take_block(w)?;
+            let first = taken.page;
+            let reference = Reference { len, stamp, first, form: Form::Block };
+            let reference = reference.encode(&value[value.len() - tail..]);
+            let block = Some(Block { page: first, stamp, value });
+            let new = New { flags: OVERFLOW, value: &reference, block };
+            match self.try_put(w, key, new, put, old.as_deref_mut())? {
+                Attempt::Wait(request) => return Ok(Step::Wait(request)),
+                Attempt::NoRoom(need) => self.make_room(w, key, need, Purpose::Forward)?,
+                Attempt::Done { existed } => return Ok(Step::Done(existed)),
             }
         }
         Err(Tree::corrupt(self.header, "splits make no room in this tree"))
@@ -189,14 +229,15 @@ impl Tree {
         self.check_sizes(key, &[])?;
         let value = value.reference();
         let reference = value.encode(&[]);
+        let new = New { flags: OVERFLOW, value: &reference, block: None };
         for _ in 0..ATTEMPTS_MAX {
-            match self.try_put(w, key, (OVERFLOW, &reference), put, old.as_deref_mut())? {
+            match self.try_put(w, key, new, put, old.as_deref_mut())? {
                 Attempt::Wait(request) => return Ok(Step::Wait(request)),
                 Attempt::NoRoom(need) => self.make_room(w, key, need, Purpose::Forward)?,
                 Attempt::Done { existed } => {
                     let written = if existed { put != Put::InsertNew } else { put != Put::Update };
                     if written {
-                        self.pull_pending(w, value.first)?;
+                        self.pull_pending(w, value)?;
                     }
                     return Ok(Step::Done(existed));
                 }
@@ -252,7 +293,7 @@ impl Tree {
         &self,
         w: &mut W,
         key: &[u8],
-        new: (u8, &[u8]),
+        new: New<'_>,
         put: Put,
         old: Option<&mut Vec<u8>>,
     ) -> Result<Attempt, Error> {
@@ -272,16 +313,16 @@ impl Tree {
                 if put == Put::InsertNew {
                     return Ok(Attempt::Done { existed: true });
                 }
-                if !self.fits_in_place_of(w, &node, slot, 1 + new.1.len()) {
-                    return Ok(Attempt::NoRoom(Need::Replace { record_len: 1 + new.1.len() }));
+                let record_len = 1 + new.value.len();
+                if !self.fits_in_place_of(w, &node, slot, record_len) {
+                    return Ok(Attempt::NoRoom(Need::Replace { record_len }));
                 }
                 let (flags, value) = node.record(slot);
-                let large = self.large_to_give_up(leaf.id(), flags, value)?;
-                self.replace(w, &mut leaf, slot, key, new)?;
-                drop(leaf);
-                if let Some(large) = large {
-                    self.push_pending(w, large)?;
-                }
+                let large = self.large_to_give_up(w, leaf.id(), flags, value)?;
+                self.write_block(w, new.block.as_ref())?;
+                self.replace(w, &mut leaf, slot, key, (new.flags, new.value))?;
+                self.attach_block(new.block.as_ref());
+                self.give_up(w, leaf, large)?;
                 Ok(Attempt::Done { existed: true })
             }
             Err(slot) if put == Put::Update => {
@@ -303,7 +344,7 @@ impl Tree {
         mut leaf: PageMut<'_>,
         slot: usize,
         key: &[u8],
-        (flags, value): (u8, &[u8]),
+        New { flags, value, block }: New<'_>,
         put: Put,
     ) -> Result<Attempt, Error> {
         let node = Node::again(&leaf);
@@ -321,6 +362,7 @@ impl Tree {
             return Ok(Attempt::NoRoom(Need::Replace { record_len: 1 + value.len() }));
         }
         let shrinks = value.len() < node.record(slot).1.len();
+        self.write_block(w, block.as_ref())?;
         let (tree, record) = (self.id, record(flags, value));
         let change = Change::LeafReplace { slot: slot as u16, record: &record };
         if may_be_own {
@@ -334,6 +376,7 @@ impl Tree {
         if shrinks {
             self.note_light(w, &leaf, key);
         }
+        self.attach_block(block.as_ref());
         Ok(Attempt::Done { existed: false })
     }
 
@@ -343,7 +386,7 @@ impl Tree {
         mut leaf: PageMut<'_>,
         slot: usize,
         key: &[u8],
-        (flags, value): (u8, &[u8]),
+        New { flags, value, block }: New<'_>,
     ) -> Result<Attempt, Error> {
         let node = Node::again(&leaf);
         let hash = KeyHash::of(key);
@@ -363,10 +406,29 @@ impl Tree {
             return Ok(Attempt::Wait(request));
         }
         drop(next);
+        self.write_block(w, block.as_ref())?;
         let record = record(flags, value);
         let change = Change::LeafInsert { slot: slot as u16, key, record: &record };
         w.change(&mut leaf, &change, Undo::Insert { tree: self.id, key })?;
+        self.attach_block(block.as_ref());
         Ok(Attempt::Done { existed: false })
+    }
+
+    /// A record of `leaf` has given up what it referred to: a block, before another task looks at
+    /// the leaf, or a chain.
+    fn give_up<W: Writer>(
+        &self,
+        w: &mut W,
+        leaf: PageMut<'_>,
+        large: Option<Reference>,
+    ) -> Result<(), Error> {
+        let Some(large) = large else { return Ok(()) };
+        if large.is_block() {
+            self.give_block(w, large.first);
+            return Ok(());
+        }
+        drop(leaf);
+        self.push_pending(w, large)
     }
 
     /// Copies the value in `slot`, whole.
@@ -452,14 +514,11 @@ impl Tree {
             self.copy_value(&leaf, slot, old)?;
         }
         let (flags, value) = node.record(slot);
-        let large = self.large_to_give_up(leaf.id(), flags, value)?;
+        let large = self.large_to_give_up(w, leaf.id(), flags, value)?;
         let change = Change::LeafMark { slot: slot as u16, flags: flags | GHOST };
         w.change(&mut leaf, &change, Undo::Delete { tree: self.id, key, record: &[flags] })?;
         self.note_ghosts(w, leaf.id(), &Node::again(&leaf), key);
-        drop(leaf);
-        if let Some(large) = large {
-            self.push_pending(w, large)?;
-        }
+        self.give_up(w, leaf, large)?;
         Ok(Step::Done(true))
     }
 }

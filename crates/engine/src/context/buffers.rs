@@ -54,6 +54,8 @@ pub(crate) struct Buffers {
     pub(super) made: Vec<TreeId>,
     /// Trees of which large values wait to be freed, and their bytes.
     pub(super) gave_up: Vec<(TreeId, u64)>,
+    /// Trees of which pages of blocks are to be freed.
+    pub(super) gave_up_blocks: Vec<TreeId>,
     pub(super) marks: Marks,
 }
 
@@ -76,6 +78,7 @@ impl Buffers {
         self.unnamed.clear();
         self.made.clear();
         self.gave_up.clear();
+        self.gave_up_blocks.clear();
         self.marks.clear();
     }
 }

@@ -275,6 +275,12 @@ impl Writer for Context {
         }
     }
 
+    fn gave_up_blocks(&mut self, tree: TreeId) {
+        if self.buffers.gave_up_blocks.last() != Some(&tree) {
+            self.buffers.gave_up_blocks.push(tree);
+        }
+    }
+
     fn waits_for_space(&mut self, wait: &mut SpaceWait) -> bool {
         self.wait_for_space(wait)
     }

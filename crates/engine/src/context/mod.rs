@@ -392,6 +392,9 @@ impl Context {
         for (tree, bytes) in self.buffers.gave_up.drain(..) {
             self.engine.reclaim.offer_chains(tree, bytes);
         }
+        for tree in self.buffers.gave_up_blocks.drain(..) {
+            self.engine.reclaim.offer(Work::Blocks(tree));
+        }
         self.engine.tend_versions();
     }
 }

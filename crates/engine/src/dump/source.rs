@@ -18,7 +18,7 @@ use terrace_rt::{World, dead};
 
 use crate::btree::Tree;
 use crate::recovery::NotUndone;
-use crate::space::{Claim, Space};
+use crate::space::{Claim, Space, blocks_of};
 use crate::superblock::{self, Found};
 use crate::trees::{CATALOG, CATALOG_HEADER};
 use crate::{Builder, Database, Error, Part, TreeId};
@@ -177,7 +177,7 @@ impl Source {
     /// Pages that are in use, and cannot be read, and maps that cannot.
     pub(super) fn damaged_pages(&self) -> Vec<PageId> {
         let mut damaged = self.space.damaged_maps();
-        for tree in self.space.owners() {
+        for tree in self.space.owners().into_iter().flat_map(|tree| [tree, blocks_of(tree)]) {
             self.space.claims_of(tree, |id, claim| {
                 if claim == Claim::Used && self.pool.read(id).is_err() {
                     damaged.push(id);

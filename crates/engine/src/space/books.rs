@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::{PageBuf, PageKind, kind};
 
+use super::blocks::tree_of;
 use super::{
     EXTENTS_PER_MAP, Extent, GROUP_PAGES, MAP_BITS, MAPS, NOBODY, Space, entry, extent_page,
     map_page, maps_told, owner,
@@ -42,7 +43,7 @@ impl Space {
         Ok((owners.keys().copied().collect(), owners.values().sum()))
     }
 
-    /// The trees that own extents, and how many pages of each are used.
+    /// The trees that own extents, and how many pages of each are used, its blocks included.
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ impl Space {
             for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
                 let (owned_by, bits) = entry(&map, extent);
                 if owned_by != NOBODY && owned_by != MAPS {
-                    *owners.entry(TreeId(owned_by - 1)).or_default() +=
+                    *owners.entry(tree_of(TreeId(owned_by - 1))).or_default() +=
                         u64::from(bits.count_ones());
                 }
             }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use terrace_page::{Damage, PageBuf, PageId, PageKind, kind};
 use terrace_pool::Recovered;
 
+use super::blocks::tree_of;
 use super::{
     EXTENT_PAGES, EXTENTS_PER_MAP, GROUP_PAGES, MAPS, NOBODY, Space, entry, extent_page, map_page,
     maps_told, owner,
@@ -119,7 +120,7 @@ impl Space {
             for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
                 let (owned_by, used) = entry(&map, extent);
                 if !matches!(owned_by, NOBODY | MAPS) && used != 0 {
-                    owners.insert(TreeId(owned_by - 1));
+                    owners.insert(tree_of(TreeId(owned_by - 1)));
                 }
             }
         }

@@ -15,9 +15,9 @@ use terrace_pool::Mutation;
 use terrace_rt::{Nanos, dead, sleep, yield_now};
 
 use super::Trees;
-use crate::btree::{Moved, Tightened, Tree};
+use crate::btree::{Keep, Moved, Tightened, Tree};
 use crate::engine::Engine;
-use crate::reclaim::may_pass;
+use crate::reclaim::{Progress, may_pass};
 use crate::space::{EXTENT_PAGES, Extent};
 use crate::{Error, TreeId};
 
@@ -58,6 +58,7 @@ impl Trees {
         for tree in self.all() {
             self.tighten(engine, tree.id(), &mut tidied)?;
             self.gather(engine, tree.id(), &mut tidied)?;
+            self.free_blocks(engine, tree.id(), &mut tidied)?;
         }
         Ok(tidied)
     }
@@ -154,6 +155,24 @@ impl Trees {
                 }
             }
             if to >= from {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees the pages that the tree keeps for its next blocks.
+    fn free_blocks(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+        tidied: &mut Tidied,
+    ) -> Result<(), Error> {
+        for _ in 0..self.home_pages {
+            let progress = self.step(engine, tree, tidied, |tree| {
+                self.alone(engine, |context| tree.tidy_blocks(context, Keep::None))
+            })?;
+            if progress != Some(Progress::More) {
                 break;
             }
         }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use terrace_page::PageId;
 
 use super::{Trees, done};
-use crate::btree::Reclaimable;
+use crate::btree::{Keep, Reclaimable};
 use crate::catalog::garbage_key;
 use crate::engine::Engine;
 use crate::reclaim::{Progress, Work};
+use crate::space::blocks_of;
 use crate::{Error, TreeId};
 
 /// Nested actions that one piece of the reclaim task spends on large values.
@@ -112,6 +113,36 @@ impl Trees {
         Ok(Progress::More)
     }
 
+    /// Sweeps the blocks of `tree`, or frees pages of them that no record refers to: a bounded
+    /// number. When the database is being closed none is kept, and their tree marked as tidy.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log, `Corrupt`.
+    pub(crate) fn tidy_blocks(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+    ) -> Result<Progress, Error> {
+        let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
+        let keep = if engine.is_closing() { Keep::None } else { Keep::Some };
+        for _ in 0..CHAIN_STEPS {
+            if engine.reclaim.is_held() {
+                return Ok(Progress::More);
+            }
+            let progress = self.alone(engine, |context| tree.tidy_blocks(context, keep))?;
+            if progress != Progress::More {
+                if keep == Keep::None {
+                    self.alone(engine, |context| {
+                        tree.end_blocks(context, |context| engine.is_alone(context.number()))
+                    })?;
+                }
+                return Ok(progress);
+            }
+        }
+        Ok(Progress::More)
+    }
+
     /// Frees a tree that is garbage for good, if it still is there (trees.N5).
     ///
     /// # Errors
@@ -131,14 +162,17 @@ impl Trees {
             return Ok(Progress::Blocked(txn));
         }
         self.by_id.lock().remove(&tree);
-        let mut from = Some(0);
-        while let Some(extent) = from {
-            if engine.reclaim.is_held() {
-                return Ok(Progress::More);
+        for owner in [blocks_of(tree), tree] {
+            let mut from = Some(0);
+            while let Some(extent) = from {
+                if engine.reclaim.is_held() {
+                    return Ok(Progress::More);
+                }
+                from =
+                    self.alone(engine, |context| self.space.free_some(context, owner, extent))?;
             }
-            from = self.alone(engine, |context| self.space.free_some(context, tree, extent))?;
+            self.space.forget(owner);
         }
-        self.space.forget(tree);
         self.dropped.lock().remove(&tree);
         self.alone(engine, |context| self.catalog.remove(context, &key, None).map(done))?;
         Ok(Progress::Done)
@@ -159,13 +193,21 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// Those of the pool, `Corrupt`.
+    /// Those of the pool, `Corrupt`: the first, once all trees were looked at.
     pub(crate) fn survey(&self, mut offer: impl FnMut(Work)) -> Result<(), Error> {
+        let mut surveyed = Ok(());
         for tree in self.all() {
-            if tree.has_pending()? {
-                offer(Work::Chains(tree.id()));
-            }
+            let mut look = || {
+                if tree.has_pending()? {
+                    offer(Work::Chains(tree.id()));
+                }
+                if tree.finds_left_over()? {
+                    offer(Work::Blocks(tree.id()));
+                }
+                Ok(())
+            };
+            surveyed = surveyed.and(look());
         }
-        Ok(())
+        surveyed
     }
 }

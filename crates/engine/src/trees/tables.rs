@@ -255,6 +255,7 @@ impl Trees {
             };
             report.trees += 1;
             report.entries += stats.keys;
+            report.pages_pending += stats.pending_pages;
             report.pages +=
                 1 + stats.leaves + stats.inner_nodes + stats.overflow_pages + stats.pending_pages;
         }

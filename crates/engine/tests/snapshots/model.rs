@@ -21,7 +21,7 @@ const STEPS: u64 = 700;
 /// Tables, and their rows.
 type Model = BTreeMap<&'static str, BTreeMap<u64, Vec<u8>>>;
 
-fn table(name: &'static str) -> TableDef<u64, &'static [u8]> {
+fn table(name: &'static str) -> TableDef<'static, u64, &'static [u8]> {
     TableDef::new(name)
 }
 

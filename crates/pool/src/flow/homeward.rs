@@ -28,17 +28,29 @@ enum Bytes<'a> {
     Copied(&'a Arc<Staging>, usize),
 }
 
-/// `pages`, with the bytes to write: those of the copies in `shield`, if there is one.
+/// Whether a page is copied to the doublewrite area, if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copying {
+    Yes,
+    /// write_out.W8.
+    No,
+}
+
+/// `pages`, with the bytes to write: those of the copies in `shield`, if there is one, which has
+/// those to be copied in this order.
 pub(crate) fn homeward<'a>(
-    pages: impl Iterator<Item = (PageId, &'a PageBuf)>,
+    pages: impl Iterator<Item = (PageId, &'a PageBuf, Copying)>,
     shield: Option<&'a Shield<'_>>,
 ) -> Vec<Homeward<'a>> {
-    let source = |(index, (page, own))| {
-        let copy = shield.map(|shield| shield.copy(index));
+    let mut copied = 0;
+    let source = |(page, own, copying)| {
+        let shield = shield.filter(|_| copying == Copying::Yes);
+        let copy = shield.map(|shield| shield.copy(copied));
+        copied += usize::from(copying == Copying::Yes);
         let bytes = copy.map_or(Bytes::Own(own), |(copies, at)| Bytes::Copied(copies, at));
         Homeward { page, bytes }
     };
-    pages.enumerate().map(source).collect()
+    pages.map(source).collect()
 }
 
 /// Writes of `pages`, which are in order, as their copies are, neighbours gathered into one.
@@ -50,7 +62,11 @@ pub(crate) fn home_runs<'a>(pages: &[Homeward<'a>]) -> Vec<PageIo<'a>> {
         }
         Bytes::Own(_) => PageIo::write(run[0].page.0, run.iter().map(Homeward::own)),
     };
-    pages.chunk_by(|a, b| a.page.plus(1) == b.page).map(write).collect()
+    let is_copied = |page: &Homeward<'a>| matches!(page.bytes, Bytes::Copied(..));
+    let is_run = |a: &Homeward<'a>, b: &Homeward<'a>| {
+        a.page.plus(1) == b.page && is_copied(a) == is_copied(b)
+    };
+    pages.chunk_by(is_run).map(write).collect()
 }
 
 impl<'a> Homeward<'a> {
@@ -148,7 +164,8 @@ pub(super) fn bring_home(
         let shield = durability.shield(&copied, Lsn::ZERO).map_err(|error| {
             durability.stop_for_home(Operation::Write, std::io::Error::other(error))
         })?;
-        let homeward = homeward(part.iter().copied(), shield.as_ref());
+        let pages = part.iter().map(|(page, bytes)| (*page, *bytes, Copying::Yes));
+        let homeward = homeward(pages, shield.as_ref());
         let batches: Vec<Vec<PageIo<'_>>> = homeward.chunks(at_once).map(home_runs).collect();
         let written = io::run_in_turn(&*devices.home, &batches, LogRules::MIGRATIONS);
         written.map_err(|source| durability.stop_torn(source, shield))?;

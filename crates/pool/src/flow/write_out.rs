@@ -22,15 +22,17 @@
 //!   that home would lack without that write; and its clean copy is PINNED until home was synced.
 //! - W7: pages are copied to the doublewrite area before they are written home, in groups of what
 //!   it takes. The barrier that makes the copies durable is the force of W1.
+//! - W8: a page of kind Raw whose last change the log keeps is not copied: each change of such a
+//!   page gives all of it a value, so redo makes the page from nothing, torn or not.
 
-use terrace_page::{FrameId, Lsn, PageBuf, PageId, lsn, seal};
+use terrace_page::{FrameId, Lsn, PageBuf, PageId, PageKind, kind, lsn, seal};
 use terrace_policy::Touch;
 use terrace_tier::{Mutation, Outcome, Purpose, Version, Way, Writing, Written};
 
 use crate::durability::dirty::Logged;
 use crate::durability::doublewrite::Shield;
 use crate::durability::ledger::DirtyLsns;
-use crate::flow::homeward::{home_runs, homeward};
+use crate::flow::homeward::{Copying, home_runs, homeward};
 use crate::flow::slots::candidate;
 use crate::io::PageIo;
 use crate::memory::Section;
@@ -61,6 +63,12 @@ impl<'p> Transfer<'p> {
     /// The slot that is written, over all partitions.
     fn slot_number(&self) -> Option<u32> {
         self.writing.slot().map(|slot| self.partition.first_slot + slot)
+    }
+
+    /// W8: its dirty entry keeps the log from a record on that is not after its last change.
+    fn is_remade(&self) -> bool {
+        let is_kept = |lsns: DirtyLsns| lsns.rec <= self.page_lsn;
+        kind(&self.guard) == Some(PageKind::Raw) && self.dirty.is_some_and(is_kept)
     }
 
     /// The slot, and what is written into it.
@@ -212,7 +220,8 @@ impl<'p> Transfers<'p> {
     /// W1 and W7.
     fn shield(&self) -> Result<Option<Shield<'p>>, PoolError> {
         let homeward = self.all.iter().filter(|transfer| transfer.writing.home());
-        let pages: Vec<&PageBuf> = homeward.map(|transfer| &*transfer.guard).collect();
+        let copied = homeward.filter(|transfer| !transfer.is_remade());
+        let pages: Vec<&PageBuf> = copied.map(|transfer| &*transfer.guard).collect();
         let upto = self.log_wanted().unwrap_or(Lsn::ZERO);
         match self.pool.durability.shield(&pages, upto)? {
             Some(shield) => Ok(Some(shield)),
@@ -255,7 +264,10 @@ impl<'p> Transfers<'p> {
     fn transfer(&self, shield: Option<&Shield<'_>>) -> (std::io::Result<()>, bool) {
         let BufferPool { devices, durability, .. } = self.pool;
         let pages = self.all.iter().filter(|transfer| transfer.writing.home());
-        let pages = pages.map(|transfer| (transfer.page, &*transfer.guard));
+        let pages = pages.map(|transfer| {
+            let copying = if transfer.is_remade() { Copying::No } else { Copying::Yes };
+            (transfer.page, &*transfer.guard, copying)
+        });
         let home = home_runs(&homeward(pages, shield));
         let flash = self.all.iter().filter_map(|transfer| {
             let number = transfer.partition.slot_page(transfer.writing.slot()?);

@@ -43,8 +43,8 @@ const TRANSACTIONS_BESIDE: u64 = 4;
 const BULK_ROWS_MAX: u64 = 600;
 
 /// Lengths of values with keys of four bytes, beyond which another one is stored in another way: in
-/// a leaf, in one page, in a page and a tail, in two pages, in two and a tail.
-const LIMITS: [u64; 5] = [4_025, 8_120, 12_113, 16_240, 20_233];
+/// a leaf, in a block, in a block with a tail, in two pages, in two and a tail.
+const LIMITS: [u64; 5] = [4_025, 8_160, 12_153, 16_240, 20_233];
 
 /// Why a transaction did not commit.
 enum Stop {

@@ -2,7 +2,9 @@
 
 use super::super::TreeStats;
 use super::super::node::{CELL_MAX, LEAF_CELL, SLOT};
-use super::super::overflow::{DATA_MAX, TAIL_CELL, TAIL_PAGES_MAX};
+use super::super::overflow::DATA_MAX;
+use super::super::reference::{TAIL_CELL, TAIL_PAGES_MAX};
+use super::super::runs::RAW_DATA;
 use super::super::split::Need;
 use super::*;
 use crate::space::Purpose;
@@ -18,6 +20,8 @@ pub(super) fn at_a_limit(prng: &mut Prng, key_len: usize) -> usize {
         DATA_MAX,
         DATA_MAX + tail_max,
         8_192,
+        RAW_DATA,
+        RAW_DATA + tail_max,
         2 * DATA_MAX,
         65_536,
         TAIL_PAGES_MAX * DATA_MAX + tail_max,

@@ -21,6 +21,7 @@
 //! | `tables` | tables are made and dropped |
 //! | `compact` | pages come together, and the room of free extents is given back and used again |
 //! | `large` | large values go home before their record: put, replaced, abandoned, freed |
+//! | `blocks` | blocks are overwritten in pages that others gave up, abandoned, removed, swept |
 //! | `rest` | what the flusher of the table does in the background (LVR) |
 //! | `table` | checkpoints in a row, each of which writes the table or its journal (LVR, warm) |
 //! | `grow-log` | the log gets longer, by segments |
@@ -198,7 +199,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 27] = [
+pub static SCRIPTS: [Script; 28] = [
     Script {
         name: "admit-free",
         applies: takes_clean,
@@ -498,6 +499,18 @@ pub static SCRIPTS: [Script; 27] = [
             replaced.into_iter().chain(freed).collect()
         }),
         shows: |seen| seen.home_writes > 150 && seen.records() > 200,
+        ..COMMON
+    },
+    Script {
+        name: "blocks",
+        applies: any,
+        before: || vec![Step::Make(1), Step::Make(2), name_oldest()],
+        path: Path::Steps(|_| {
+            let overwritten = [Step::Make(1), Step::Make(1), Step::AbandonBlock(2), Step::Make(2)];
+            let emptied = [Step::Empty(1), name_oldest(), Step::Make(1), Step::Drop(2)];
+            overwritten.into_iter().chain(emptied).chain([read_all()]).collect()
+        }),
+        shows: |seen| seen.records() > 40 && seen.log_syncs > 6,
         ..COMMON
     },
     Script {

@@ -12,7 +12,7 @@ use super::super::ledger::{Entry, Failure, Promise, RowPlace, Stamp};
 
 /// Bytes of a row: four to a page.
 const ROW_BYTES: u32 = 1_900;
-/// Bytes of the row of a further table: a page of a large value, and a tail.
+/// Bytes of the row of a further table: a block, that is a page and a tail.
 const FURTHER_ROW_BYTES: u32 = 8_192;
 /// Bytes of a large row of a further table, which goes home before its record.
 const LARGE_ROW_BYTES: u32 = (1 << 20) + 5_000;
@@ -40,6 +40,10 @@ pub(super) enum Step {
     MakeLarge(u8),
     /// The same, rolled back.
     Abandon(u8),
+    /// As `Make`, rolled back.
+    AbandonBlock(u8),
+    /// Removes the first row of a further table.
+    Empty(u8),
     /// Drops a further table.
     Drop(u8),
     /// Takes a checkpoint.
@@ -106,6 +110,11 @@ impl Walker {
                 self.held = Some(self.fill(table, LARGE_ROW_BYTES)?);
                 self.roll_back()
             }
+            Step::AbandonBlock(table) => {
+                self.held = Some(self.fill(table, FURTHER_ROW_BYTES)?);
+                self.roll_back()
+            }
+            Step::Empty(table) => self.empty(table),
             Step::Drop(table) => self.drop_table(table),
             Step::Checkpoint(kind) => self.open_db().checkpoint(kind),
             Step::Compact => self.open_db().compact().map(drop),
@@ -186,6 +195,13 @@ impl Walker {
         txn.open_table(ROWS[usize::from(table)])?.insert(0, &stamp.value(place))?;
         self.shared.ledger().wrote(entry, place, Some(stamp));
         Ok((txn, entry))
+    }
+
+    fn empty(&self, table: u8) -> Result<(), Error> {
+        let (txn, entry) = self.begin()?;
+        txn.open_table(ROWS[usize::from(table)])?.remove(0)?;
+        self.shared.ledger().wrote(entry, RowPlace { table, key: 0 }, None);
+        self.commit(txn, entry, Promise::Durable)
     }
 
     fn drop_table(&self, table: u8) -> Result<(), Error> {

@@ -1,0 +1,300 @@
+//! Which pages of blocks no record refers to, as memory knows them: those that were taken from the
+//! map ahead, and those that were given up. See `btree::blocks`, which says what is durable.
+//!
+//! ```text
+//!            add                take              attach
+//!   map -----------> free ---------------> out ----------> (a record refers to it)
+//!    ^                ^  ^                  |                     |          ^
+//!    |                |  +------------------+ put_back            | give     | regain
+//!    |                |                                           v          |
+//!    |                +------------------------------------------ given -----+
+//!    |                      take, once nothing wants it back        |
+//!    +--------------------------------------------------------------+
+//!                 release ... released
+//! ```
+//!
+//! - P1: a page that a transaction gave up is used again, or freed, once that number is below
+//!   `Writer::oldest_active`: until then its undo, or a snapshot, may want it back.
+//! - P2: what came through here since the opening is `touched`: a sweep leaves it alone.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use terrace_page::{PageId, TxnId};
+use terrace_pool::{Mutation, Mutations};
+
+use super::{EXTENT_PAGES, Extent, Space, extent_of};
+use crate::TreeId;
+
+/// The bit of an owner's number that tells extents of blocks from those of the tree's other pages.
+const BLOCKS: u32 = 1 << 31;
+/// Pages that come back from those given up at a time.
+const REFILL: usize = 32;
+
+/// The owner of a tree's blocks, in the maps.
+pub(crate) fn blocks_of(tree: TreeId) -> TreeId {
+    TreeId(tree.0 | BLOCKS)
+}
+
+/// The tree that an owner is, or has the blocks of.
+pub(super) fn tree_of(owner: TreeId) -> TreeId {
+    TreeId(owner.0 & !BLOCKS)
+}
+
+/// Pages, by extent.
+#[derive(Debug, Default)]
+pub(crate) struct PageSet(BTreeMap<u64, u32>);
+
+impl PageSet {
+    pub(crate) fn insert(&mut self, page: PageId) {
+        *self.0.entry(extent_of(page)).or_default() |= 1 << (page.0 % EXTENT_PAGES);
+    }
+
+    /// The used pages of an extent that are not in the set.
+    fn rest_of(&self, extent: &Extent) -> u32 {
+        extent.used & !self.0.get(&extent_of(extent.first)).copied().unwrap_or(0)
+    }
+}
+
+/// How far the search has come for what an earlier opening left over.
+#[derive(Debug)]
+enum Sweep {
+    /// There is nothing, or all is freed.
+    Done,
+    /// From this key on records are still to be looked at.
+    At(Vec<u8>),
+    /// A leaf cannot be read: what is left over stays.
+    GivenUp,
+}
+
+/// The blocks of a tree.
+struct Blocks {
+    free: VecDeque<PageId>,
+    out: BTreeSet<PageId>,
+    given: BTreeMap<PageId, TxnId>,
+    order: BTreeSet<(TxnId, PageId)>,
+    sweep: Sweep,
+    /// P2, and what records refer to, while there is a sweep.
+    touched: PageSet,
+}
+
+impl Blocks {
+    /// P2.
+    fn touch(&mut self, page: PageId, mutations: Mutations) {
+        if matches!(self.sweep, Sweep::At(_)) && !mutations.has(Mutation::SweepTouched) {
+            self.touched.insert(page);
+        }
+    }
+
+    fn take_given(&mut self, oldest: TxnId) -> Option<PageId> {
+        let &(txn, page) = self.order.first().filter(|(txn, _)| *txn < oldest)?;
+        self.order.remove(&(txn, page));
+        self.given.remove(&page);
+        Some(page)
+    }
+}
+
+/// What is known of a tree's blocks.
+#[derive(Default)]
+pub(super) struct Known(BTreeMap<TreeId, Blocks>);
+
+/// What a check wants to know.
+#[derive(Debug, Default)]
+pub(crate) struct Unreferenced {
+    /// Pages in use that no record refers to.
+    pub(crate) pages: BTreeSet<PageId>,
+    /// There may be others.
+    pub(crate) may_be_more: bool,
+}
+
+impl Space {
+    fn with_blocks<T>(&self, tree: TreeId, work: impl FnOnce(&mut Blocks) -> T) -> Option<T> {
+        self.blocks.lock().0.get_mut(&tree).map(work)
+    }
+
+    /// Whether anything is known.
+    pub(crate) fn knows_blocks(&self, tree: TreeId) -> bool {
+        self.blocks.lock().0.contains_key(&tree)
+    }
+
+    /// The trees of which anything is known.
+    pub(crate) fn known_blocks(&self) -> Vec<TreeId> {
+        self.blocks.lock().0.keys().copied().collect()
+    }
+
+    /// From here on what becomes of the tree's blocks is noted. An earlier opening may have left
+    /// some over.
+    pub(crate) fn know_blocks(&self, tree: TreeId, is_sweep_due: bool) {
+        let sweep = if is_sweep_due { Sweep::At(Vec::new()) } else { Sweep::Done };
+        self.blocks.lock().0.entry(tree).or_insert_with(|| Blocks {
+            free: VecDeque::new(),
+            out: BTreeSet::new(),
+            given: BTreeMap::new(),
+            order: BTreeSet::new(),
+            sweep,
+            touched: PageSet::default(),
+        });
+    }
+
+    /// Forgets a tree of which no page is left over. Whether it was so.
+    pub(crate) fn forget_blocks(&self, tree: TreeId) -> bool {
+        let mut known = self.blocks.lock();
+        let is_tidy = known.0.get(&tree).is_none_or(|blocks| {
+            let is_swept = matches!(blocks.sweep, Sweep::Done);
+            is_swept && blocks.free.is_empty() && blocks.out.is_empty() && blocks.given.is_empty()
+        });
+        if is_tidy {
+            known.0.remove(&tree);
+        }
+        is_tidy
+    }
+
+    /// The tree is gone.
+    pub(super) fn drop_blocks(&self, tree: TreeId) {
+        self.blocks.lock().0.remove(&tree);
+    }
+
+    /// A page to use, if there is one for which the map need not change.
+    pub(crate) fn take_block(&self, tree: TreeId, oldest: TxnId) -> Option<PageId> {
+        self.with_blocks(tree, |blocks| {
+            if blocks.free.is_empty() {
+                let given = (0..REFILL).map_while(|_| blocks.take_given(oldest)).collect();
+                blocks.free = given;
+            }
+            let page = blocks.free.pop_front()?;
+            blocks.out.insert(page);
+            Some(page)
+        })
+        .flatten()
+    }
+
+    /// Pages that are about to be used in the map, before it changes.
+    pub(crate) fn touch_blocks(&self, tree: TreeId, pages: &[PageId]) {
+        let mutations = self.pool.mutations();
+        let touch = |blocks: &mut Blocks, page: &PageId| blocks.touch(*page, mutations);
+        self.with_blocks(tree, |blocks| pages.iter().for_each(|page| touch(blocks, page)));
+    }
+
+    /// Pages that the map has as used from now on.
+    pub(crate) fn add_blocks(&self, tree: TreeId, pages: &[PageId]) {
+        self.with_blocks(tree, |blocks| blocks.free.extend(pages));
+    }
+
+    /// A page that was taken is not used after all, unless a record refers to it.
+    pub(crate) fn put_back_block(&self, tree: TreeId, page: PageId) {
+        self.with_blocks(tree, |blocks| {
+            if blocks.out.remove(&page) {
+                blocks.free.push_front(page);
+            }
+        });
+    }
+
+    /// A record refers to a page that was taken, or the map has it as free.
+    pub(crate) fn attach_block(&self, tree: TreeId, page: PageId) {
+        self.with_blocks(tree, |blocks| blocks.out.remove(&page));
+    }
+
+    /// A record refers to a page no more, by a change of `txn`. How many were given up so.
+    pub(crate) fn give_block(&self, tree: TreeId, page: PageId, txn: TxnId) -> usize {
+        let mutations = self.pool.mutations();
+        self.with_blocks(tree, |blocks| {
+            blocks.touch(page, mutations);
+            // An undo that an error has stopped begins anew.
+            if !blocks.given.contains_key(&page) {
+                blocks.given.insert(page, txn);
+                blocks.order.insert((txn, page));
+            }
+            blocks.given.len()
+        })
+        .unwrap_or(0)
+    }
+
+    /// An undo has a record refer to a page again.
+    pub(crate) fn regain_block(&self, tree: TreeId, page: PageId) {
+        let mutations = self.pool.mutations();
+        self.with_blocks(tree, |blocks| {
+            blocks.touch(page, mutations);
+            if let Some(txn) = blocks.given.remove(&page) {
+                blocks.order.remove(&(txn, page));
+            }
+        });
+    }
+
+    /// Takes pages that are to be freed, at most `most`, in ascending order: of those given up all
+    /// but `keep`, and of the others all if nothing is to be kept.
+    pub(crate) fn release_blocks(
+        &self,
+        tree: TreeId,
+        oldest: TxnId,
+        (keep, most): (usize, usize),
+    ) -> Vec<PageId> {
+        self.with_blocks(tree, |blocks| {
+            let mut pages = Vec::new();
+            while pages.len() < most {
+                let is_worth = blocks.given.len() > keep;
+                let given = if is_worth { blocks.take_given(oldest) } else { None };
+                let other = || if keep == 0 { blocks.free.pop_back() } else { None };
+                let Some(page) = given.or_else(other) else { break };
+                blocks.out.insert(page);
+                pages.push(page);
+            }
+            pages.sort();
+            pages
+        })
+        .unwrap_or_default()
+    }
+
+    /// The least transaction whose end the tree's pages wait for, if more than `keep` wait.
+    pub(crate) fn blocks_wait_for(&self, tree: TreeId, keep: usize) -> Option<TxnId> {
+        self.with_blocks(tree, |blocks| {
+            let first = blocks.order.first().filter(|_| blocks.given.len() > keep);
+            first.map(|(txn, _)| *txn)
+        })
+        .flatten()
+    }
+
+    /// From which key on a sweep is to look at records, if there is one.
+    pub(crate) fn sweep_from(&self, tree: TreeId) -> Option<Vec<u8>> {
+        self.with_blocks(tree, |blocks| match &blocks.sweep {
+            Sweep::At(key) => Some(key.clone()),
+            Sweep::Done | Sweep::GivenUp => None,
+        })
+        .flatten()
+    }
+
+    /// The sweep has found these pages referred to, below the key `next`.
+    pub(crate) fn swept_to(&self, tree: TreeId, pages: &[PageId], next: Vec<u8>) {
+        self.with_blocks(tree, |blocks| {
+            pages.iter().for_each(|&page| blocks.touched.insert(page));
+            blocks.sweep = Sweep::At(next);
+        });
+    }
+
+    /// The pages of `extents` that the sweep found left over.
+    pub(crate) fn left_over(&self, tree: TreeId, extent: &Extent) -> Vec<PageId> {
+        let rest = self.with_blocks(tree, |blocks| blocks.touched.rest_of(extent)).unwrap_or(0);
+        let is_left = |bit: &u64| rest & 1 << bit != 0;
+        (0..EXTENT_PAGES).filter(is_left).map(|bit| extent.first.plus(bit)).collect()
+    }
+
+    /// The sweep has come to its end, or cannot.
+    pub(crate) fn end_sweep(&self, tree: TreeId, has_freed_all: bool) {
+        self.with_blocks(tree, |blocks| {
+            blocks.sweep = if has_freed_all { Sweep::Done } else { Sweep::GivenUp };
+            blocks.touched = PageSet::default();
+        });
+    }
+
+    /// The pages of blocks that no record refers to, while no transaction changes the tree.
+    pub(crate) fn unreferenced_blocks(&self, tree: TreeId) -> Option<Unreferenced> {
+        self.with_blocks(tree, |blocks| Unreferenced {
+            pages: blocks
+                .free
+                .iter()
+                .chain(&blocks.out)
+                .chain(blocks.given.keys())
+                .copied()
+                .collect(),
+            may_be_more: !matches!(blocks.sweep, Sweep::Done),
+        })
+    }
+}
