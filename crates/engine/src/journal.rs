@@ -34,13 +34,14 @@ impl LogJournal {
     /// Of pages that flash has lost it keeps `lost_bytes_max` bytes of changes at most, or those of
     /// one page.
     pub(crate) fn new(
-        log: Arc<Log>,
+        log: &Arc<Log>,
         redone: Lsn,
         doublewrite: Option<Arc<Doublewrite>>,
         lost_bytes_max: usize,
-    ) -> LogJournal {
-        let (redone, draft) = (AtomicU64::new(redone.0), LeafMutex::new(Draft::default()));
-        LogJournal { log, redone, draft, doublewrite, lost: Mutex::default(), lost_bytes_max }
+    ) -> Arc<LogJournal> {
+        let (log, redone) = (Arc::clone(log), AtomicU64::new(redone.0));
+        let (draft, lost) = (LeafMutex::new(Draft::default()), Mutex::default());
+        Arc::new(LogJournal { log, redone, draft, doublewrite, lost, lost_bytes_max })
     }
 
     /// Calls `read` with a reader of what the log has since `rec`, and where that ends.

@@ -258,6 +258,11 @@ fn withheld_bytes(pool: &PoolConfig) -> u64 {
     WITHHELD_BYTES + u64::from(pool.frames) * PAGE_SIZE as u64 / 8
 }
 
+/// Bytes of changes of pages that flash has lost which memory may hold.
+fn lost_bytes(pool: &PoolConfig) -> usize {
+    pool.frames as usize * PAGE_SIZE / LOST_SHARE
+}
+
 /// The database of these devices, recovered.
 fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let (mut boot, bad_superblock) = find_whole(&*devices.home)?;
@@ -293,10 +298,7 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let newer = flash.recovery.newer_pages();
     let may_have_torn = |page| analysis.dirty.contains_key(&page) || newer.contains(&page);
     let doublewrite = make_whole(&setup, &devices, (&boot, &log, end.position), &may_have_torn)?;
-    let lost_bytes_max = setup.pool.frames as usize * PAGE_SIZE / LOST_SHARE;
-    let redone = Lsn(from.0 - 1);
-    let journal = LogJournal::new(Arc::clone(&log), redone, doublewrite, lost_bytes_max);
-    let journal = Arc::new(journal);
+    let journal = LogJournal::new(&log, Lsn(from.0 - 1), doublewrite, lost_bytes(&setup.pool));
     let flash_role = setup.pool.flash_role;
     let pool = BufferPool::open_recovering(
         setup.pool,

@@ -82,7 +82,7 @@ impl BufferPool {
         if self.restart.rules.is_persistent && !self.durability.is_sharp() {
             return self.write_older(lsn);
         }
-        // What cannot be mended holds the log back, and the next sharp checkpoint returns the error.
+        // What cannot be mended holds the log back; the next sharp checkpoint returns the error.
         if !self.restart.is_recovering() {
             let _mended = mend_lost(self, lsn);
         }
