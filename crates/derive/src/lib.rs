@@ -26,7 +26,7 @@ struct Row {
 /// and structs that derive `Key`.
 ///
 /// Keys sort by the first field, then by the second, as `Ord` does if it is derived.
-/// `#[terrace(name = "...")]` sets the name that tables remember, so that the struct can be renamed.
+/// `#[terrace(name = "...")]` sets the name that tables remember: then the struct can be renamed.
 #[proc_macro_derive(Key, attributes(terrace))]
 pub fn derive_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(input, key)
@@ -36,7 +36,7 @@ pub fn derive_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 /// `ValueField`s: numbers, `bool`, `String`, `Vec<u8>`, options, arrays and tuples of them, and
 /// structs that derive `Value`.
 ///
-/// `#[terrace(name = "...")]` sets the name that tables remember, so that the struct can be renamed.
+/// `#[terrace(name = "...")]` sets the name that tables remember: then the struct can be renamed.
 #[proc_macro_derive(Value, attributes(terrace))]
 pub fn derive_value(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(input, value)

@@ -41,6 +41,11 @@
 //! is the name of a table and the types of its keys ([`Key`]) and values ([`Value`]). Opening a
 //! table in a write transaction creates it if it does not exist.
 //!
+//! Keys and values are numbers, text, bytes, and options, tuples and arrays of them. The features
+//! `uuid`, `time` and `chrono` add the types of these crates, `serde` adds `Postcard`, for values
+//! of any type that serde serializes, and `derive` adds `#[derive(Key, Value)]` for structs. None
+//! is on by default.
+//!
 //! **Transactions.** [`Database::write`] and [`Database::read`] run a closure in a transaction,
 //! and run it again after a conflict. So the closure must not have side effects that may happen
 //! only once. With [`Database::begin_write`] and [`Database::begin_read`] the caller retries:

@@ -1,5 +1,5 @@
-//! Tables made, dropped, renamed, made again and filled at random, held against a model, with the power cut
-//! at every event.
+//! Tables made, dropped, renamed, made again and filled at random, held against a model, with the
+//! power cut at every event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,7 +18,8 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 
 /// What each crate may depend on, from bottom to top.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
+    ("derive", &[]),
     ("page", &[]),
     ("rt", &[]),
     ("trace", &[]),
@@ -29,14 +30,14 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("page-io", &["page", "device"]),
     ("restart", &["rt", "page", "policy", "tier", "device", "page-io"]),
     ("pool", &["rt", "page", "policy", "tier", "device", "page-io", "restart"]),
-    ("engine", &["rt", "page", "policy", "device", "pool"]),
+    ("engine", &["derive", "rt", "page", "policy", "device", "pool"]),
     ("workload", &["rt", "page", "policy", "device", "trace", "pool", "engine"]),
     ("cli", &["rt", "page", "policy", "trace", "replay", "device", "pool", "engine", "workload"]),
 ];
 
 /// Crates that can do without `unsafe`, and forbid it.
-const SAFE_CRATES: [&str; 8] =
-    ["page", "policy", "tier", "restart", "trace", "replay", "engine", "workload"];
+const SAFE_CRATES: [&str; 9] =
+    ["derive", "page", "policy", "tier", "restart", "trace", "replay", "engine", "workload"];
 
 /// The files that need `unsafe`: the task switch, the rings, the frames. A trailing `/` is a
 /// folder.
