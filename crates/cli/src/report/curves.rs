@@ -88,13 +88,26 @@ impl<'a> Curves<'a> {
             x_label: "capacity, in shares of the distinct pages",
             x_unit: "%",
             series: series.collect(),
-            y_max: 0.0,
-            shaded: None,
-            level: None,
+            first: self.first(points),
             size: (1040.0, 400.0),
-            label_room: 96.0,
+            ..Chart::default()
         };
-        Some(format!("<div class=\"panel\">{}</div>", chart.svg()))
+        Some(format!("<div class=\"panel\">{}</div>", chart.html()))
+    }
+
+    /// What is shown at first: LRU, which all know, what knows the future, and the best of the
+    /// others over the capacities shown.
+    fn first(&self, points: usize) -> Vec<&'a str> {
+        let mean = |line: &CurveLine| line.ratios[..points].iter().sum::<f64>();
+        let mut lines: Vec<&CurveLine> = self.lines.iter().collect();
+        lines.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+        let known = ["lru", "opt"];
+        let mut names: Vec<&str> = lines.iter().map(|line| line.policy).collect();
+        names.retain(|name| !known.contains(name) && !name.starts_with("opt"));
+        let all = known.into_iter().filter(|name| lines.iter().any(|line| line.policy == *name));
+        let mut first: Vec<&str> = all.chain(names).collect();
+        first.dedup();
+        first
     }
 
     /// The colour of a policy; what is sampled where there is an exact curve is dashed.
