@@ -107,7 +107,7 @@ impl Opened {
     /// What the reader met; a name of a file that no list has.
     pub fn new(path: &Path, options: &TraceSource) -> Result<Opened, Failure> {
         let bad_input = if options.skip_bad { BadInput::Skip } else { BadInput::Refuse };
-        let read = ReadOptions { format: options.format, bad_input };
+        let read = ReadOptions { format: options.format, bad_input, columns: None };
         let reader = Reader::open(path, &read).map_err(failed)?;
         let left_out = left_out(path, &options.leave_out)?;
         let paging = options.page.unwrap_or(reader.paging());

@@ -38,7 +38,7 @@ const OUT_BYTES: usize = 1 << 18;
 /// It cannot be opened, or its format is unknown.
 pub fn open(file: &TraceFile) -> Result<Reader, Failure> {
     let bad_input = if file.skip_bad { BadInput::Skip } else { BadInput::Refuse };
-    let options = ReadOptions { format: file.format, bad_input };
+    let options = ReadOptions { format: file.format, bad_input, columns: None };
     let reader = if file.trace.as_os_str() == "-" {
         let name: Arc<Path> = Arc::from(Path::new("standard input"));
         Reader::from_read(name, Box::new(io::stdin()), &options)
