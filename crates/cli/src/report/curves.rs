@@ -77,8 +77,9 @@ impl<'a> Curves<'a> {
         let point = |line: &CurveLine, at: usize| {
             (100.0 * self.share(self.capacities[at]), 100.0 * line.ratios[at])
         };
+        let labels: Vec<String> = (0..self.lines.len()).map(|number| self.label(number)).collect();
         let series = self.lines.iter().enumerate().map(|(number, line)| Series {
-            label: line.policy,
+            label: &labels[number],
             class: self.class(number),
             points: (0..points).map(|at| point(line, at)).collect(),
         });
@@ -108,6 +109,15 @@ impl<'a> Curves<'a> {
         let mut first: Vec<&str> = all.chain(names).collect();
         first.dedup();
         first
+    }
+
+    /// The name of a curve: the policy, and how it was found if there is one of it before.
+    fn label(&self, number: usize) -> String {
+        let CurveLine { policy, method, .. } = self.lines[number];
+        match self.lines[..number].iter().any(|line| line.policy == policy) {
+            true => format!("{policy}, {method}"),
+            false => policy.to_string(),
+        }
     }
 
     /// The colour of a policy; what is sampled where there is an exact curve is dashed.

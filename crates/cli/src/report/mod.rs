@@ -23,11 +23,11 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("charts.js");
 
 /// Designs with a colour of their own; others are told apart by dashes, too.
-const COLOURED: [&str; 5] = ["no-ssd", "cw", "dw", "lc", "tac"];
+const COLOURED: [&str; 6] = ["no-ssd", "cw", "dw", "lc", "tac", "auto"];
 /// Colours of lines that are told apart by their number.
 const HUES: usize = 8;
 /// Those of designs without a colour of their own.
-const OTHER_HUES: [usize; 6] = [4, 5, 6, 8, 9, 10];
+const OTHER_HUES: [usize; 5] = [5, 6, 8, 9, 10];
 
 /// The page for `bench`. `repeat` is the command that gives the same numbers again.
 pub fn page(bench: &Bench, repeat: &str) -> String {
