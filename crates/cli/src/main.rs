@@ -13,9 +13,11 @@
 //! - `database`: check and show a database. `dump`: save one, and make one from what was saved.
 //!   `upgrade`: convert one of an older format. `new_place`: where both make a new one.
 //!   `compact`: give back the room that one does not use.
+//! - `shell`: completions and manual pages.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown;
 //!   `standard_output`: that it was.
-//! - `progress`, `side_by_side`, `scratch`: while it runs. `failure`: when it does not.
+//! - `progress`, `side_by_side`, `scratch`: while it runs. `interrupt`: when it is to end early.
+//!   `failure`: when it does not run.
 //!
 //! Exit status: 0, or 1 if something went wrong, or 2 if what was asked for makes no sense, or 3 if
 //! only a part could be saved; then there is one line on standard error.
@@ -36,6 +38,7 @@ mod matrix;
 mod new_place;
 mod placement;
 mod replay;
+mod shell;
 mod torture;
 mod trace;
 mod upgrade;
@@ -48,6 +51,7 @@ mod standard_output;
 mod table;
 
 mod failure;
+mod interrupt;
 mod progress;
 mod scratch;
 mod side_by_side;
@@ -60,7 +64,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let result = match command::parse() {
-        Ok(terrace) => run(terrace.command),
+        Ok(terrace) => {
+            if terrace.force {
+                output::force();
+            }
+            run(terrace.command)
+        }
         Err(error) if shows_help(error.kind()) => standard_output::check().map(|()| {
             standard_output::note(error.print().and_then(|()| io::stdout().flush()));
         }),
@@ -68,7 +77,7 @@ fn main() -> ExitCode {
             let _ = error.print();
             return ExitCode::from(2);
         }
-        Err(error) => Err(Failure::Usage(first_paragraph(&error.to_string()))),
+        Err(error) => Err(Failure::Usage(in_one_line(&error.to_string()))),
     };
     match result.and_then(|()| standard_output::end()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -102,6 +111,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Dump(options) => dump::dump(&options),
         Command::Load(options) => dump::load(&options),
         Command::Upgrade(options) => upgrade::upgrade(&options),
+        Command::Completions(options) => shell::completions(&options),
+        Command::Man(options) => shell::man(&options),
     }
 }
 
@@ -109,8 +120,15 @@ fn shows_help(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
 }
 
-/// What the parser says, without the usage that follows it.
-fn first_paragraph(message: &str) -> String {
-    let lines = message.trim_start_matches("error: ").lines().map(str::trim);
-    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+/// What the parser says and its tip, without the usage that follows.
+fn in_one_line(message: &str) -> String {
+    let mut parts = message
+        .trim_start_matches("error: ")
+        .split("\n\n")
+        .map(|part| part.lines().map(str::trim).collect::<Vec<_>>().join(" "));
+    let said = parts.next().unwrap_or_default();
+    match parts.find(|part| part.starts_with("tip: ")) {
+        Some(tip) => format!("{}; {}", said.trim(), tip.trim_start_matches("tip: ")),
+        None => said.trim().to_string(),
+    }
 }

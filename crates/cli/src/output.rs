@@ -1,15 +1,28 @@
 //! Files that the command writes, and what it knows of the machine.
 //!
 //! Places are tried before the work, so that a typing error does not cost the run.
+//!
+//! - O1: a file that is not empty is replaced only if it is a report that this command wrote, or if
+//!   `--force` was given. A block device never is.
 
 use crate::failure::Failure;
 use crate::standard_output;
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tempfile::NamedTempFile;
+
+/// Whether `--force` was given.
+static IS_FORCED: AtomicBool = AtomicBool::new(false);
+
+/// Lets the outputs of this process replace any file (O1).
+pub fn force() {
+    IS_FORCED.store(true, Ordering::Relaxed);
+}
 
 /// Where a text goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +43,7 @@ impl Sink {
         if path.as_os_str() == "-" {
             return Ok(Sink::Standard);
         }
-        check_replaceable(path, "a text of JSON or HTML", is_json_or_html)?;
+        check_replaceable(path, "a report of Terrace", is_report)?;
         let made = !path.exists();
         OpenOptions::new()
             .append(true)
@@ -63,22 +76,26 @@ impl Sink {
 }
 
 /// Bytes that tell what a file holds.
-const HEAD_BYTES: u64 = 64;
+const HEAD_BYTES: u64 = 512;
 
-/// Whether the first bytes of a file are of JSON or HTML. A page may begin with any byte, and with
-/// one of these, too; but no text has bytes that are no character.
-fn is_json_or_html(head: &[u8]) -> bool {
-    let is_text = |byte: &u8| !byte.is_ascii_control() || byte.is_ascii_whitespace();
-    matches!(head.trim_ascii_start().first(), Some(b'{' | b'[' | b'<')) && head.iter().all(is_text)
+/// Whether a file that begins with `head` is a report of this command: an object of JSON whose
+/// first field is the command, or a page whose title is.
+fn is_report(head: &[u8]) -> bool {
+    let text = head.trim_ascii_start();
+    match text.split_first() {
+        Some((b'{', object)) => object.trim_ascii_start().starts_with(b"\"command\""),
+        Some((b'<', _)) => memchr::memmem::find(text, b"<title>terrace ").is_some(),
+        _ => false,
+    }
 }
 
 /// Refuses to write to `path` if there is a file that is not empty and that `is_ours` does not know
-/// by its first bytes, or a block device: a mistyped name must not destroy a database. Pipes and
-/// terminals may be written to.
+/// by its first bytes (O1): a mistyped name must not destroy a database. Pipes and terminals may be
+/// written to.
 ///
 /// # Errors
 ///
-/// Says that it holds no `kind`.
+/// Says that it is not `kind`.
 pub fn check_replaceable(
     path: &Path,
     kind: &str,
@@ -91,7 +108,7 @@ pub fn check_replaceable(
     if found.file_type().is_block_device() {
         return Err(refused(&"it is a block device"));
     }
-    if !found.is_file() || found.len() == 0 {
+    if !found.is_file() || found.len() == 0 || IS_FORCED.load(Ordering::Relaxed) {
         return Ok(());
     }
     let mut head = Vec::new();
@@ -100,9 +117,26 @@ pub fn check_replaceable(
     if is_ours(&head) {
         return Ok(());
     }
-    Err(refused(&format_args!(
-        "it is not {kind}, and was not overwritten: choose another name, or remove it"
-    )))
+    Err(refused(&format_args!("it exists and is not {kind}: choose another name, or give --force")))
+}
+
+/// Refuses to write what is made of `input` over `input`.
+///
+/// # Errors
+///
+/// Both names lead to one file.
+pub fn check_apart(input: &Path, output: &Path) -> Result<(), Failure> {
+    let id = |path: &Path| {
+        let found = fs::metadata(path).ok().filter(|found| found.is_file())?;
+        Some((found.dev(), found.ino()))
+    };
+    match (id(input), id(output)) {
+        (Some(input), Some(same)) if input == same => Err(Failure::usage(format!(
+            "cannot write {}: it is the input; choose another name",
+            output.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Puts `text` in the place of what a file holds; a pipe or a terminal is written to.
@@ -112,15 +146,25 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
         return fs::write(&path, text);
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    let mut file = beside(&path)?;
     file.write_all(text.as_bytes())?;
-    // Read by all, as a file made in the usual way.
+    file.persist(&path).map(drop).map_err(|failed| failed.error)
+}
+
+/// A new file in the folder of `path`, with the permissions of the file there, or else read by all,
+/// as a file made in the usual way. It goes with its owner, unless it takes that file's place.
+///
+/// # Errors
+///
+/// Those of the file system.
+pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     file.as_file().set_permissions(
-        fs::metadata(&path)
+        fs::metadata(path)
             .map_or_else(|_| fs::Permissions::from_mode(0o644), |found| found.permissions()),
     )?;
-    file.persist(&path).map(drop).map_err(|failed| failed.error)
+    Ok(file)
 }
 
 /// The sinks of one command.
@@ -221,14 +265,17 @@ pub fn cores() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::is_json_or_html;
+    use super::is_report;
 
-    /// The bug: a home whose checksum began with the byte of a brace passed for JSON.
     #[test]
-    fn a_page_that_begins_with_a_brace_is_no_text() {
-        assert!(is_json_or_html(b"\n{ \"seed\": 1,\r\n\t\"caf\xc3\xa9\": 2 }"));
-        assert!(is_json_or_html(b"<!doctype html>") && is_json_or_html(b"[]"));
-        assert!(!is_json_or_html(b"{ \0\0\0\x01\0") && !is_json_or_html(b"seed"));
-        assert!(!is_json_or_html(b""));
+    fn only_what_this_command_wrote_is_a_report() {
+        assert!(is_report(b"{\n  \"command\": \"replay\","));
+        assert!(is_report(b"{\"command\":\"replay\""));
+        assert!(is_report(b"<!doctype html><html><head><title>terrace advise</title>"));
+        // A page whose checksum begins with the byte of a brace, and texts of others.
+        for other in [&b"{ \0\0\0\x01\0"[..], b"seed", b"", b"{}", b"[]", b"{ \"seed\": 1 }"] {
+            assert!(!is_report(other));
+        }
+        assert!(!is_report(b"<!doctype html><title>my page</title>"));
     }
 }

@@ -1,10 +1,13 @@
 //! Sizes, shares and times as they are written on the command line.
 //!
 //! ```text
-//! size   64MiB  1.5GiB  300p (pages of 8 KiB)  10% (of the loaded database)
+//! size   64MiB  64M  1.5GiB (2^30)  10GB (10^9)  300p (pages of 8 KiB)
+//!        10%  0.1 (of the loaded database)
 //! share  50%  0.5
 //! time   90s  3.6s  250ms  6min  1h
 //! ```
+//!
+//! Units are read whatever their case.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,12 +42,21 @@ impl Size {
     }
 }
 
-const BINARY: [(&str, f64); 7] = [
-    ("KiB", 1024.0),
-    ("MiB", 1_048_576.0),
-    ("GiB", 1_073_741_824.0),
-    ("TiB", 1_099_511_627_776.0),
-    ("B", 1.0),
+/// Units of sizes, in lower case; of two that a text may end with, the longer first.
+const SIZES: [(&str, f64); 15] = [
+    ("kib", 1024.0),
+    ("mib", 1_048_576.0),
+    ("gib", 1_073_741_824.0),
+    ("tib", 1_099_511_627_776.0),
+    ("kb", 1e3),
+    ("mb", 1e6),
+    ("gb", 1e9),
+    ("tb", 1e12),
+    ("k", 1024.0),
+    ("m", 1_048_576.0),
+    ("g", 1_073_741_824.0),
+    ("t", 1_099_511_627_776.0),
+    ("b", 1.0),
     ("pages", PAGE_BYTES),
     ("p", PAGE_BYTES),
 ];
@@ -53,11 +65,11 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Size, String> {
-        let wrong = || format!("`{text}` is no size; write 64MiB, 25600p (pages) or 10%");
-        if text.ends_with('%') {
-            return Ok(Size::OfDatabase(Share::from_str(text).map_err(|_| wrong())?.0));
+        let wrong = || format!("`{text}` is no size; write 64MiB, 10GB, 25600p (pages) or 10%");
+        if let Some(share) = share_of_all(text) {
+            return Ok(Size::OfDatabase(share));
         }
-        let bytes = number_with_unit(text, &BINARY).ok_or_else(wrong)?;
+        let bytes = number_with_unit(text, &SIZES).ok_or_else(wrong)?;
         let pages = (bytes / PAGE_BYTES).floor();
         if pages >= f64::from(u32::MAX) {
             return Err(format!("`{text}` is more than a tier can hold (32 TiB)"));
@@ -74,6 +86,12 @@ impl fmt::Display for Size {
             Size::Pages(pages) => write!(f, "{pages}p"),
         }
     }
+}
+
+/// A size that is a share of all: `10%`, or a bare fraction below 1.
+pub fn share_of_all(text: &str) -> Option<f64> {
+    let share = text.parse::<Share>().ok()?.0;
+    (text.ends_with('%') || share > 0.0 && share < 1.0).then_some(share)
 }
 
 /// A share between 0 and 1, written `50%` or `0.5`.
@@ -139,13 +157,14 @@ impl fmt::Display for Span {
 
 /// Bytes, written like `64MiB`; none if that is no size of its own, or 2^63 or more.
 pub fn bytes(text: &str) -> Option<u64> {
-    let units = BINARY.iter().filter(|unit| unit.0.ends_with('B')).copied().collect::<Vec<_>>();
+    let units = SIZES.iter().filter(|unit| !unit.0.starts_with('p')).copied().collect::<Vec<_>>();
     let bytes = number_with_unit(text, &units)?;
     (bytes < 9.2e18).then_some(bytes as u64)
 }
 
 /// A number that is not negative, times the first unit that `text` ends with.
 fn number_with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let text = text.to_ascii_lowercase();
     let (number, unit) =
         units.iter().find_map(|(unit, value)| Some((text.strip_suffix(unit)?, *value)))?;
     let number = number.trim().parse::<f64>().ok()?;
@@ -162,11 +181,23 @@ mod tests {
         assert_eq!("1.5GiB".parse(), Ok(Size::Pages(196_608)));
         assert_eq!("183501p".parse(), Ok(Size::Pages(183_501)));
         assert_eq!("10%".parse(), Ok(Size::OfDatabase(0.1)));
+        assert_eq!("0.1".parse(), Ok(Size::OfDatabase(0.1)));
+        for text in ["8GiB", "8gib", "8G", "8g", "8192MiB", "8192m"] {
+            assert_eq!(text.parse(), Ok(Size::Pages(1 << 20)), "{text}");
+        }
+        assert_eq!((bytes("10GB"), bytes("10gb")), (Some(10_000_000_000), Some(10_000_000_000)));
+        assert_eq!(
+            (bytes("10K"), bytes("10kB"), bytes("7b")),
+            (Some(10_240), Some(10_000), Some(7))
+        );
+        assert_eq!((bytes("10p"), bytes("10"), bytes("G")), (None, None, None));
         assert_eq!("10%".parse::<Size>().unwrap().pages(999), 99);
         for text in ["64MiB", "183501p", "12.5%"] {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }
-        for text in ["", "64", "MiB", "-1MiB", "NaNMiB", "1e300GiB", "x%", "64 parsecs"] {
+        for text in
+            ["", "64", "1", "1.0", "0", "MiB", "-1MiB", "NaNMiB", "1e300GiB", "x%", "64 parsecs"]
+        {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }

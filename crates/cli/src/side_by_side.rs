@@ -1,7 +1,10 @@
 //! Several pieces of work at once, each on a thread of its own, their results in order.
 //!
 //! Each piece brings its own world, so the order in which threads run decides nothing.
+//!
+//! - D1: behind a Ctrl-C that is watched for no further piece begins; the first always does.
 
+use crate::interrupt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,7 +25,7 @@ pub fn each<T: Send, E: Send>(
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= count {
+                    if at >= count || at > 0 && interrupt::is_asked() {
                         return;
                     }
                     let result = work(at);
@@ -35,7 +38,7 @@ pub fn each<T: Send, E: Send>(
         }
     });
     let results = results.into_inner().expect("no piece panicked");
-    // Pieces start in order: whatever is missing comes after a failure.
+    // Pieces start in order: whatever is missing comes after a failure or a Ctrl-C.
     results.into_iter().flatten().collect()
 }
 

@@ -52,6 +52,75 @@ fn unknown_names_are_answered_with_the_known() {
 }
 
 #[test]
+fn names_are_read_as_people_write_them_and_typos_are_answered() {
+    let folder = folder();
+    let said = refused(folder.path(), &["bench", "tpcc", "--design", "exclusve"], 2);
+    assert!(said.contains("did you mean `exclusive`?"), "{said}");
+    let said = refused(folder.path(), &["bench", "tpcc", "--desgin", "lc"], 2);
+    assert!(said.contains("'--design'"), "{said}");
+    let said = refused(folder.path(), &["bnech"], 2);
+    assert!(said.contains("'bench'"), "{said}");
+    let said = refused(folder.path(), &["bench", "tpcc", "--set", "alhpa=8"], 2);
+    assert!(said.contains("did you mean `alpha`?"), "{said}");
+    // What is wrong is found behind names in any spelling.
+    let names = ["--design", "No_SSD,LC", "--world", "VIRTUAL", "--memory-policy", "Lru2"];
+    let said =
+        refused(folder.path(), &[&["bench", "tpcc"], &names[..], &["--dram", "1p"]].concat(), 2);
+    assert!(!said.contains("unknown"), "{said}");
+}
+
+#[test]
+fn help_is_short_and_ends_with_a_table_of_experiments() {
+    let folder = folder();
+    let output = terrace(folder.path(), &["bench", "tpcc", "--help"]);
+    let help = String::from_utf8(output.stdout).expect("text");
+    let (options, table) = help.split_once("Options of experiments").expect("a table");
+    let shown = options.lines().filter(|line| line.trim_start().starts_with("--")).count();
+    assert!(shown <= 40, "{shown} options");
+    assert!(options.contains("--set <NAME=VALUE>") && !options.contains("--face-group"));
+    assert!(table.lines().any(|line| line.trim_start().starts_with("face-group ")), "{table}");
+    // Both spellings say the same.
+    for alpha in [&["--alpha", "0"][..], &["--set", "alpha=0"], &["--set=alpha=0"]] {
+        let said = refused(folder.path(), &[&["bench", "tpcc"], alpha].concat(), 2);
+        assert!(said.contains("--alpha"), "{said}");
+    }
+}
+
+#[test]
+fn shells_and_readers_of_manuals_are_served() {
+    let folder = folder();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = terrace(folder.path(), &["completions", shell]);
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success() && text.contains("terrace") && text.contains("tpcc"));
+    }
+    let output = terrace(folder.path(), &["man"]);
+    assert!(String::from_utf8(output.stdout).expect("text").contains(".TH terrace"));
+    for _ in 0..2 {
+        assert!(terrace(folder.path(), &["man", "--out", "."]).status.success());
+    }
+    let page = std::fs::read_to_string(folder.path().join("terrace-bench-tpcc.1"));
+    assert!(page.expect("a page").contains("face\\-group"));
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_of_all() {
+    let folder = folder();
+    // One that is named is refused.
+    let bench = ["bench", "restart", "--design", "face", "--restart"];
+    let said = refused(folder.path(), &[&bench[..], &["mmr"]].concat(), 2);
+    assert!(said.contains("face with mmr"), "{said}");
+    // Of all, the others go on: to the next thing that is wrong.
+    let said = refused(folder.path(), &[&bench[..], &["all", "--record", "t"]].concat(), 2);
+    assert!(said.contains("these are 8"), "{said}");
+    let designs = ["bench", "restart", "--design", "all", "--restart", "map-segments"];
+    let said = refused(folder.path(), &[&designs[..], &["--record", "t"]].concat(), 2);
+    assert!(said.contains("these are 3"), "{said}");
+    let none = ["bench", "restart", "--design", "no-ssd", "--restart", "warm"];
+    refused(folder.path(), &none, 2);
+}
+
+#[test]
 fn pages_are_placed_at_least_cost() {
     let folder = folder();
     let output = terrace(folder.path(), &["placement"]);

@@ -46,7 +46,11 @@ pub enum TraceError {
     UnknownFormat {
         /// The file.
         path: Arc<Path>,
-        /// The names of those that are.
+        /// What it begins with.
+        begins: String,
+        /// The format that this looks most like, and a line of it.
+        nearest: Option<(&'static str, &'static str)>,
+        /// The names of those that are known.
         known: String,
     },
     /// A line, record or block breaks its format.
@@ -149,8 +153,12 @@ impl fmt::Display for TraceError {
                 "{} is empty, so its format cannot be told; known: {known}",
                 path.display()
             ),
-            TraceError::UnknownFormat { path, known } => {
-                write!(f, "{} is in no known format; known: {known}", path.display())
+            TraceError::UnknownFormat { path, begins, nearest, known } => {
+                write!(f, "{} is in no known format; it begins with {begins}", path.display())?;
+                if let Some((name, example)) = nearest {
+                    write!(f, "; nearest is {name}: `{example}`")?;
+                }
+                write!(f, "; known: {known}")
             }
             TraceError::Bad { path, place, what } => {
                 write!(f, "{}, {place}: {what}", path.display())

@@ -5,14 +5,19 @@
 
 use crate::error::{BadField, Problem};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Names that a trace may have.
 const FILES_MAX: u32 = 1 << 20;
+/// Follows each part of a name. It is in no name, since lines have none.
+const PART_END: u8 = b'\n';
 
 /// The names so far.
 #[derive(Default)]
 pub struct FileNames {
-    numbers: BTreeMap<Vec<u8>, u32>,
+    numbers: BTreeMap<Arc<[u8]>, u32>,
+    /// By number.
+    names: Vec<Arc<[u8]>>,
     /// The name asked for last, and its number: mostly the next, too.
     last: Option<(Vec<u8>, u32)>,
     /// Where names are put together.
@@ -31,14 +36,16 @@ impl FileNames {
             Some((name, number)) if *name == self.name => return Ok(*number),
             _ => {}
         }
-        let next = self.numbers.len() as u32;
-        let number = match self.numbers.get(&self.name) {
+        let next = self.names.len() as u32;
+        let number = match self.numbers.get(&self.name[..]) {
             Some(number) => *number,
             None if next == FILES_MAX => {
                 return Err(BadField { field: "file", problem: Problem::TooManyFiles });
             }
             None => {
-                self.numbers.insert(self.name.clone(), next);
+                let name: Arc<[u8]> = Arc::from(&self.name[..]);
+                self.names.push(name.clone());
+                self.numbers.insert(name, next);
                 next
             }
         };
@@ -51,16 +58,20 @@ impl FileNames {
         self.put_together(parts);
         match &self.last {
             Some((name, number)) if *name == self.name => Some(*number),
-            _ => self.numbers.get(&self.name).copied(),
+            _ => self.numbers.get(&self.name[..]).copied(),
         }
+    }
+
+    /// The name with this `number`, of a single part.
+    pub fn name(&self, number: u32) -> Option<&[u8]> {
+        self.names.get(number as usize)?.strip_suffix(&[PART_END])
     }
 
     fn put_together(&mut self, parts: &[&[u8]]) {
         self.name.clear();
         for part in parts {
             self.name.extend_from_slice(part);
-            // In no name, since lines have none.
-            self.name.push(b'\n');
+            self.name.push(PART_END);
         }
     }
 }

@@ -60,7 +60,7 @@ fn requests(
     format: Option<Format>,
     bad_input: BadInput,
 ) -> Option<(Addressing, Vec<Request>)> {
-    let options = ReadOptions { format, bad_input };
+    let options = ReadOptions { format, bad_input, ..ReadOptions::default() };
     let reader = Reader::from_bytes("fuzz", bytes, &options).ok()?;
     let addressing = reader.addressing();
     let requests = reader.take(REQUESTS_MAX).map_while(Result::ok).collect();

@@ -33,12 +33,14 @@ mod fields;
 mod files;
 mod lines;
 mod records;
+mod roles;
 
 mod binary;
 mod compact;
 mod text;
 
 mod format;
+mod nearest;
 mod reader;
 
 mod interner;
@@ -60,11 +62,13 @@ pub use interner::{Interner, PAGES_MAX};
 pub use pages::{PageBytes, PageKey, PageRequest, Pages, Paging};
 pub use reader::{ReadOptions, Reader};
 pub use request::{ADDRESS_END, Addressing, Kind, Request, SECTOR_BYTES};
+pub use roles::FileRole;
 pub use summary::{Findings, Skew, Summary};
 pub use synthetic::{
     BadOption, IDS_MAX, Popularity, Scans, Synthetic, SyntheticOptions, WorkingSet,
 };
 pub use tally::{BadInput, Tally};
+pub use text::{BadColumns, Columns};
 pub use tpch::{Tpch, TpchOptions};
 pub use unpack::Packing;
 pub use zipf::Zipf;

@@ -5,6 +5,7 @@
 //! - L3: a line has at most [`LINE_BYTES_MAX`] bytes; what is longer is one bad line.
 
 use crate::error::{BadField, Place, Problem, TraceError};
+use crate::files::FileNames;
 use crate::pages::{PageBytes, Paging};
 use crate::reader::{BATCH_REQUESTS, Decode, More};
 use crate::request::Request;
@@ -28,9 +29,19 @@ pub trait ParseLine {
     /// The field that breaks the format.
     fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, BadField>;
 
+    /// A further request of the line parsed last, until there is none.
+    fn further(&mut self) -> Option<Request> {
+        None
+    }
+
     /// How often the request of the line parsed last was made.
     fn times(&self) -> usize {
         1
+    }
+
+    /// The names of the files, if they are paths.
+    fn paths(&self) -> Option<&FileNames> {
+        None
     }
 }
 
@@ -110,6 +121,7 @@ impl<P: ParseLine> Decode for LineDecoder<P> {
                 match self.parser.parse(text) {
                     Ok(Some(request)) => {
                         batch.extend(std::iter::repeat_n(request, self.parser.times()));
+                        batch.extend(std::iter::from_fn(|| self.parser.further()));
                     }
                     Ok(None) => tally.other_events += 1,
                     Err(what) => tally.bad(self.window.bad(Place::Line(self.line), what))?,
@@ -118,5 +130,9 @@ impl<P: ParseLine> Decode for LineDecoder<P> {
             self.window.consume(line.with_end);
         }
         Ok(More::Yes)
+    }
+
+    fn paths(&self) -> Option<&FileNames> {
+        self.parser.paths()
     }
 }

@@ -15,12 +15,13 @@
 //! ```
 
 use crate::error::TraceError;
+use crate::files::FileNames;
 use crate::format::{self, Format};
 use crate::lines::{LineDecoder, ParseLine};
 use crate::pages::Paging;
 use crate::request::{Addressing, Request};
 use crate::tally::{BadInput, Tally};
-use crate::text::Strace;
+use crate::text::{Columns, Strace};
 use crate::unpack::{Packing, unpack};
 use crate::window::Window;
 use std::fs::File;
@@ -38,6 +39,8 @@ pub struct ReadOptions {
     pub format: Option<Format>,
     /// What becomes of bad input.
     pub bad_input: BadInput,
+    /// Which columns of lines hold what; without a format they make it [`Format::Csv`].
+    pub columns: Option<Columns>,
 }
 
 /// Whether a decoder has more.
@@ -58,6 +61,11 @@ pub(crate) trait Decode {
     ///
     /// The file cannot be read; bad input that `tally` does not skip.
     fn decode(&mut self, batch: &mut Vec<Request>, tally: &mut Tally) -> Result<More, TraceError>;
+
+    /// The paths of the files of the requests so far, where the trace has paths.
+    fn paths(&self) -> Option<&FileNames> {
+        None
+    }
 }
 
 /// What a format makes of a file.
@@ -112,13 +120,18 @@ impl Reader {
             source,
         })?;
         let mut window = Window::new(path.clone(), packing, unpacked);
-        let mut tally = Tally::new(options.bad_input);
+        let tally = Tally::new(options.bad_input);
         window.look_ahead(format::HEAD_BYTES);
-        let format = match options.format {
-            Some(format) => format,
-            None => format::recognise(&path, window.available())?,
+        let format = match (options.format, &options.columns) {
+            (Some(format), _) => format,
+            (None, Some(_)) => Format::Csv,
+            (None, None) => {
+                // Bytes of which nothing could be unpacked say why; a file without bytes is empty.
+                window.fill(1)?;
+                format::recognise(&path, window.available())?
+            }
         };
-        let opened = format.open(window, &mut tally)?;
+        let opened = format.open(window, options)?;
         Ok(Reader::new(path, format, packing, opened, tally))
     }
 
@@ -194,6 +207,16 @@ impl Reader {
         self.opened.paging
     }
 
+    /// Whether its files have paths.
+    pub fn has_paths(&self) -> bool {
+        self.opened.decoder.paths().is_some()
+    }
+
+    /// The path of a file whose requests have come, where the trace has paths.
+    pub fn file_path(&self, number: u32) -> Option<&[u8]> {
+        self.opened.decoder.paths()?.name(number)
+    }
+
     /// What was met besides requests, up to now: requests are decoded ahead of their reader.
     pub fn tally(&self) -> &Tally {
         &self.tally
@@ -213,8 +236,12 @@ impl Reader {
                 return None;
             }
             match self.opened.decoder.decode(&mut self.batch, &mut self.tally) {
-                Ok(more) => self.more = more,
+                Ok(more) => {
+                    self.more = more;
+                    self.tally.requests += self.batch.len() as u64;
+                }
                 Err(error) => {
+                    self.tally.requests += self.batch.len() as u64;
                     self.more = More::No;
                     // The rest of a stream that breaks off cannot be read: it counts as one thing
                     // skipped.

@@ -13,6 +13,12 @@ pub trait ParseRecord {
     /// Bytes of a record.
     fn record_bytes(&self) -> usize;
 
+    /// Bytes that follow `record` and belong to it, at most 64 KiB.
+    fn trailing_bytes(&self, record: &[u8]) -> usize {
+        let _ = record;
+        0
+    }
+
     /// The request in `record`, which has the given number of bytes, or none if it is about
     /// something else.
     ///
@@ -60,12 +66,18 @@ impl<P: ParseRecord> Decode for RecordDecoder<P> {
                 self.window.consume(available);
                 return Ok(More::No);
             }
+            let trailing = self.parser.trailing_bytes(&self.window.available()[..bytes]);
+            if trailing > 0 && self.window.fill(bytes + trailing)? < bytes + trailing {
+                tally.bad(self.bad(BadField { field: "record", problem: Problem::Missing }))?;
+                self.window.consume(self.window.available().len());
+                return Ok(More::No);
+            }
             match self.parser.parse(&self.window.available()[..bytes]) {
                 Ok(Some(request)) => batch.push(request),
                 Ok(None) => tally.other_events += 1,
                 Err(what) => tally.bad(self.bad(what))?,
             }
-            self.window.consume(bytes);
+            self.window.consume(bytes + trailing);
         }
         Ok(More::Yes)
     }

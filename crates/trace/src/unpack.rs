@@ -3,10 +3,12 @@
 //! - U1: a file is several compressed streams one after the other, or one; all are unpacked.
 //! - U2: what a stream asks for in memory is bounded: [`WINDOW_KIB_MAX`].
 //! - U3: checksums of the streams are verified where the streams have them.
+//! - U4: an error comes after all bytes that could be unpacked before it.
 //!
 //! Zstandard (RFC 8878) by `ruzstd`, gzip (RFC 1952) by `flate2`, xz by `lzma-rust2`: all are plain
 //! Rust.
 
+use lzma_rust2::{Action, Status, XzStream};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, BufReader, Read};
@@ -52,6 +54,18 @@ impl Packing {
     }
 }
 
+impl Packing {
+    /// How names of files end that are compressed so.
+    pub fn ending(self) -> &'static str {
+        match self {
+            Packing::Plain => "",
+            Packing::Zstd => ".zst",
+            Packing::Gzip => ".gz",
+            Packing::Xz => ".xz",
+        }
+    }
+}
+
 /// Tells how `packed` is compressed, and unpacks it.
 ///
 /// # Errors
@@ -71,9 +85,47 @@ pub fn unpack(mut packed: Box<dyn Read>) -> io::Result<(Packing, Box<dyn Read>)>
         match packing {
             Packing::Zstd => Box::new(ZstdReader::new(buffered)),
             Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(buffered)),
-            _ => Box::new(lzma_rust2::XzReader::new_mem_limit(buffered, true, WINDOW_KIB_MAX)),
+            _ => Box::new(XzUnpacker::new(buffered)),
         },
     ))
+}
+
+/// Unpacks streams of xz until there are no more.
+struct XzUnpacker<R> {
+    packed: R,
+    stream: XzStream,
+    ended: bool,
+}
+
+/// Bytes that are unpacked at a time: those of a step that fails are lost.
+const XZ_STEP_BYTES: usize = 1 << 12;
+
+impl<R: BufRead> XzUnpacker<R> {
+    fn new(packed: R) -> XzUnpacker<R> {
+        XzUnpacker { packed, stream: XzStream::new_mem_limit(true, WINDOW_KIB_MAX), ended: false }
+    }
+}
+
+impl<R: BufRead> Read for XzUnpacker<R> {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        let step = target.len().min(XZ_STEP_BYTES);
+        let target = &mut target[..step];
+        while !self.ended && !target.is_empty() {
+            let packed = self.packed.fill_buf()?;
+            let action = if packed.is_empty() { Action::Finish } else { Action::Run };
+            let done = self.stream.process(packed, target, action)?;
+            let is_stuck = done.bytes_consumed == 0 && done.bytes_produced == 0;
+            self.packed.consume(done.bytes_consumed);
+            self.ended = done.status == Status::StreamEnd;
+            if done.bytes_produced > 0 {
+                return Ok(done.bytes_produced);
+            }
+            if is_stuck && !self.ended {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(0)
+    }
 }
 
 /// Unpacks frames of Zstandard until there are no more.
@@ -82,11 +134,17 @@ struct ZstdReader<R> {
     decoder: FrameDecoder,
     /// Whether `decoder` is inside a frame.
     open: bool,
+    /// Why the frame breaks off, until what was unpacked of it is read.
+    failure: Option<io::Error>,
 }
+
+/// A last block without bytes, and a checksum. The decoder holds back as many bytes as later blocks
+/// may refer to, until it has seen the last block.
+const LAST_BLOCK: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 impl<R: BufRead> ZstdReader<R> {
     fn new(packed: R) -> ZstdReader<R> {
-        ZstdReader { packed, decoder: FrameDecoder::new(), open: false }
+        ZstdReader { packed, decoder: FrameDecoder::new(), open: false, failure: None }
     }
 
     /// Begins the next frame, over skippable ones. Returns whether there is one.
@@ -107,6 +165,18 @@ impl<R: BufRead> ZstdReader<R> {
             }
         }
         Ok(false)
+    }
+
+    /// Ends a frame that breaks off because of `error`, so that what was unpacked can be read.
+    fn break_off(&mut self, error: FrameDecoderError) -> io::Result<()> {
+        let error = io::Error::new(io::ErrorKind::InvalidData, error);
+        match self.decoder.decode_blocks(&LAST_BLOCK[..], BlockDecodingStrategy::UptoBlocks(1)) {
+            Ok(_) => {
+                self.failure = Some(error);
+                Ok(())
+            }
+            Err(_) => Err(error),
+        }
     }
 
     fn check_sum(&self) -> io::Result<()> {
@@ -133,14 +203,17 @@ impl<R: BufRead> Read for ZstdReader<R> {
                 return Ok(found);
             }
             if self.decoder.is_finished() {
-                self.check_sum()?;
                 self.open = false;
+                match self.failure.take() {
+                    Some(error) => return Err(error),
+                    None => self.check_sum()?,
+                }
                 continue;
             }
             let most = BlockDecodingStrategy::UptoBytes(target.len());
-            self.decoder
-                .decode_blocks(&mut self.packed, most)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            if let Err(error) = self.decoder.decode_blocks(&mut self.packed, most) {
+                self.break_off(error)?;
+            }
         }
     }
 }

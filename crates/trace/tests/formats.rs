@@ -30,7 +30,7 @@ fn write(time_ns: u64, file: u32, address: u64, length: u32) -> Request {
 }
 
 /// A file of each format.
-const FILES: [(&str, Format); 17] = [
+const FILES: [(&str, Format); 25] = [
     ("pg15.csv", Format::Pg15),
     ("arc.lis", Format::Arc),
     ("msr.csv", Format::Msr),
@@ -48,13 +48,27 @@ const FILES: [(&str, Format); 17] = [
     ("vscsi-2.bin", Format::Vscsi),
     ("oracle-general.bin", Format::OracleGeneral),
     ("pg15.compact", Format::Compact),
+    ("fio-3.33.log", Format::Fio),
+    ("fio-lat.log", Format::FioLog),
+    ("ftrace.txt", Format::Ftrace),
+    ("perf.txt", Format::Ftrace),
+    ("blktrace.bin", Format::Blktrace),
+    ("libcachesim.csv", Format::Csv),
+    ("biosnoop.txt", Format::Csv),
+    ("ids.txt", Format::Ids),
 ];
+/// Formats that nothing tells from other bytes.
+const NAMED: [Format; 2] = [Format::U32, Format::U64];
 
 #[test]
 fn every_format_has_a_file_here() {
     for row in &FORMATS {
-        assert!(FILES.iter().any(|file| file.1 == row.format), "{}", row.name);
-        assert_eq!(row.name.parse(), Ok(row.format));
+        let is_told = FILES.iter().any(|file| file.1 == row.format);
+        assert_eq!(is_told, !NAMED.contains(&row.format), "{}", row.name);
+        for name in row.aliases.iter().chain([&row.name]) {
+            assert_eq!(name.parse(), Ok(row.format));
+            assert_eq!(name.to_uppercase().parse(), Ok(row.format));
+        }
     }
     for (name, format) in FILES {
         assert!(!requests(name, format).is_empty());
@@ -109,7 +123,8 @@ fn a_compressed_file_that_is_damaged_or_cut_off_says_so() {
             let reader = Reader::from_bytes(name, bytes.clone(), &options).expect("named");
             let last = reader.last().expect("an error at least");
             assert!(matches!(last, Err(TraceError::Packed { .. })), "{name}: {last:?}");
-            let options = ReadOptions { format, bad_input: BadInput::Skip };
+            let options =
+                ReadOptions { format, bad_input: BadInput::Skip, ..ReadOptions::default() };
             let mut reader = Reader::from_bytes(name, bytes, &options).expect("named");
             assert!(reader.all(|request| request.is_ok()), "{name}");
         }
@@ -298,7 +313,7 @@ fn requests_to_objects_are_read_with_any_number() {
 }
 
 fn from(text: &str, format: Option<Format>, bad_input: BadInput) -> Result<Reader, TraceError> {
-    Reader::from_bytes("test", text, &ReadOptions { format, bad_input })
+    Reader::from_bytes("test", text, &ReadOptions { format, bad_input, ..ReadOptions::default() })
 }
 
 /// What is wrong with `text`, read as `format`.
@@ -392,11 +407,15 @@ fn an_empty_file_is_an_empty_trace_of_a_named_format() {
 
 #[test]
 fn an_unknown_format_lists_the_known() {
-    for text in ["hello\nworld\n", "1;2;3\n", "\u{0}\u{1}\u{2}"] {
+    for text in ["hello world\nthere\n", "1;2;3\n", "\u{0}\u{1}\u{2}"] {
         let error = from(text, None, BadInput::Refuse).map(|_| ()).expect_err("no format");
         let said = error.to_string();
         assert!(FORMATS.iter().all(|row| said.contains(row.name)), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
+    let error = from("0;20941264;8192;W;0.5\n", None, BadInput::Refuse).map(|_| ());
+    let said = error.expect_err("no format").to_string();
+    assert!(said.contains("begins with `0;20941264;8192;W;0.5`; nearest is spc: `0,20"), "{said}");
     let said = "lru".parse::<Format>().expect_err("no format").to_string();
     assert!(said.starts_with("unknown format `lru`; known: compact, "), "{said}");
 }
@@ -454,7 +473,7 @@ fn no_bytes_make_a_reader_panic_or_go_on_for_ever() {
                 _ => FILES.iter().find(|file| file.0 == name).map(|file| file.1),
             };
             let bad_input = if step % 2 == 0 { BadInput::Refuse } else { BadInput::Skip };
-            let options = ReadOptions { format, bad_input };
+            let options = ReadOptions { format, bad_input, ..ReadOptions::default() };
             let Ok(reader) = Reader::from_bytes(name, bytes, &options) else { continue };
             let objects = reader.addressing() == Addressing::Objects;
             for request in reader.take(100_000).flatten() {

@@ -32,6 +32,10 @@ const SAMPLED_MIN: u64 = 1_000;
 ///
 /// A file that cannot be read, or breaks its format; a database that keeps no such file.
 pub fn misses_at(path: &Path) -> Result<Option<Misses>, Failure> {
+    if path.as_os_str() == "-" {
+        // Standard input is read once, as a trace.
+        return Ok(None);
+    }
     let mut start = Vec::new();
     let failed = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::failed(format!("cannot read {}", path.display()), error)

@@ -179,6 +179,14 @@ pub fn refuse(designs: &[Design], restarts: &[Restart], tier: &Tier) -> Result<(
     Ok(())
 }
 
+/// Leaves out the seed of which only a part was run before a Ctrl-C, unless it is the only one.
+pub fn only_whole<R>(by_seed: &mut Vec<Vec<R>>) {
+    let most = by_seed.first().map_or(0, Vec::len);
+    if by_seed.last().is_some_and(|last| last.len() < most) {
+        by_seed.pop();
+    }
+}
+
 /// What flash is to the database, as the option says.
 pub fn flash_role(is_persistent: bool) -> FlashRole {
     if is_persistent { FlashRole::Persistent } else { FlashRole::Cache }

@@ -7,6 +7,8 @@ use crate::bench::run_of::run_of;
 use crate::bench::{page_rates, settings, system};
 use crate::command::{RecordOptions, Tpcc};
 use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
+use crate::interval::Interval;
 use crate::output::{Sink, Sinks, Stopwatch, report_sink};
 use crate::progress::Bars;
 use crate::report;
@@ -37,6 +39,7 @@ pub fn tpcc(mut options: Box<Tpcc>, recording: &RecordOptions) -> Result<(), Fai
     let recorder = Recorder::begin(recording, count, &mut config.system.recording)?;
     let rates = page_rates::begin(options.page_rates, runs, &mut config.system)?;
 
+    let _watched = Interrupt::watch()?;
     let bars = Bars::new();
     let mut load_wall_s = 0.0;
     let mut by_seed = Vec::new();
@@ -50,8 +53,12 @@ pub fn tpcc(mut options: Box<Tpcc>, recording: &RecordOptions) -> Result<(), Fai
         system::set_sizes(&mut config.system, tier, designs, loaded.home_pages)?;
         parameters.get_or_insert_with(|| settings::parameters(&config, options));
         by_seed.push(run_all(options, &config, &loaded, &bars)?);
+        if interrupt::is_asked() {
+            break;
+        }
     }
     bars.clear();
+    system::only_whole(&mut by_seed);
 
     let (mut runs, pairs) = combine(by_seed);
     if let Some(rates) = &rates {
@@ -78,7 +85,8 @@ pub fn tpcc(mut options: Box<Tpcc>, recording: &RecordOptions) -> Result<(), Fai
             sinks.show(&format!("report: {}\n", path.display()));
         }
     }
-    broken(&bench)
+    broken(&bench)?;
+    interrupt::whole()
 }
 
 fn load_shown(config: &Config, bars: &Bars) -> Result<Loaded, Failure> {
@@ -172,11 +180,28 @@ fn shown(bench: &Bench, lambda: f64) -> String {
     out
 }
 
+/// How far the mean throughput may be off, as a share of it: a 95% interval by the windows that it
+/// is averaged over, as if they were independent; none of fewer than three.
+fn noise(run: &Run) -> Option<f64> {
+    const WINDOWS_MIN: usize = 3;
+    let end = run.windows.last()?.t_s;
+    let averaged = run.windows.iter().filter(|it| it.t_s > end - run.figures.averaged_s + 1e-9);
+    let rates: Vec<f64> = averaged.map(|window| window.tpmc).collect();
+    if rates.len() < WINDOWS_MIN {
+        return None;
+    }
+    let interval = Interval::of(&rates);
+    (interval.mean > 0.0).then(|| (interval.high - interval.mean) / interval.mean)
+}
+
 fn figures(bench: &Bench) -> Table {
     let mut table = Table::new([
         "design",
         "tpmC",
+        "noise",
         "speedup",
+        "p50",
+        "p99",
         "mem hit",
         "flash hit",
         "of it dirty",
@@ -197,7 +222,10 @@ fn figures(bench: &Bench) -> Table {
         table.row([
             run.design.into(),
             cell("tpmc", thousands),
+            noise(run).map_or("-".into(), |share| format!("±{}", percent(share))),
             cell("speedup", |speedup| format!("{speedup:.2}x")),
+            cell("transactions.new_order.p50_ms", |ms| format!("{ms:.1} ms")),
+            cell("transactions.new_order.p99_ms", |ms| format!("{ms:.1} ms")),
             cell("memory.hit_ratio", percent),
             cell("flash.hit_ratio", percent),
             cell("flash.dirty_hit_share", percent),

@@ -1,6 +1,7 @@
 //! Names as they are written on the command line: of designs, restarts, policies, devices; and one
 //! kind of size.
 
+use super::names::named;
 use crate::quantity::Size;
 use terrace::PoolConfig;
 use terrace_device::model::Preset;
@@ -12,23 +13,23 @@ use terrace_policy::{Costs, DESIGNS, Design, MemoryPolicy, RESTARTS, Restart, Un
 use terrace_workload::torture::matrix::{Fate, SCRIPTS, TPCC};
 
 pub(super) fn preset(name: &str) -> Result<String, String> {
-    name.parse::<Preset>().map(|_| name.to_string()).map_err(|unknown| unknown.to_string())
+    named(name, str::parse::<Preset>).map(|preset| preset.name().to_string())
 }
 
 pub(super) fn one_restart(name: &str) -> Result<Restart, String> {
-    restarts::find(name).map_err(|unknown| unknown.to_string())
+    named(name, restarts::find)
 }
 
 pub(super) fn admission(name: &str) -> Result<AdmissionRule, String> {
-    find_admission(name).map_err(|unknown| unknown.to_string())
+    named(name, find_admission)
 }
 
 pub(super) fn replacement(name: &str) -> Result<Replacement, String> {
-    find_replacement(name).map_err(|unknown| unknown.to_string())
+    named(name, find_replacement)
 }
 
 pub(super) fn layout(name: &str) -> Result<Layout, String> {
-    find_layout(name).map_err(|unknown| unknown.to_string())
+    named(name, find_layout)
 }
 
 /// A budget of writes in bytes.
@@ -101,12 +102,14 @@ pub(super) fn list<T: Copy + PartialEq>(
     all: &[T],
     find: impl Fn(&str) -> Result<T, UnknownName>,
 ) -> Result<Vec<T>, String> {
-    if text == "all" {
+    if text.eq_ignore_ascii_case("all") {
         return Ok(all.to_vec());
     }
     let mut list = Vec::new();
     for name in text.split(',') {
-        let row = find(name.trim()).map_err(|unknown| format!("{unknown}, all"))?;
+        // Behind the known names of rows stands the one of all.
+        let all = |name: &str| find(name).map_err(|unknown| format!("{unknown}, all"));
+        let row = named(name.trim(), all)?;
         if !list.contains(&row) {
             list.push(row);
         }
@@ -115,7 +118,7 @@ pub(super) fn list<T: Copy + PartialEq>(
 }
 
 pub(super) fn one_design(text: &str) -> Result<Design, String> {
-    designs::find(text).map_err(|unknown| unknown.to_string())
+    named(text, designs::find)
 }
 
 pub(super) fn one_script(text: &str) -> Result<&'static str, String> {
@@ -146,7 +149,7 @@ pub(super) fn costs(text: &str) -> Result<Costs, String> {
 }
 
 pub(super) fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {
-    MemoryPolicy::find(text).map_err(|unknown| unknown.to_string())
+    named(text, MemoryPolicy::find)
 }
 
 #[cfg(test)]

@@ -3,10 +3,14 @@
 mod advise;
 mod erp;
 mod lists;
+mod names;
+mod parsed;
 mod placement;
 mod record;
 mod replay;
 mod restart;
+mod set;
+mod shell;
 mod steady;
 mod stored;
 mod torture;
@@ -16,33 +20,31 @@ mod trace;
 pub use advise::{Advise, Prices};
 pub use erp::{Erp, FetchName};
 pub use lists::DesignList;
+pub use parsed::{parse, terrace};
 pub use placement::{Placement, SpacingName};
 pub use record::{RecordAt, RecordOptions};
 pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteName};
 pub use restart::{EventName, Hardening, Models, RestartBench, WorkloadName};
+pub use shell::{Completions, Man};
 pub use steady::{Steady, SteadyWorkload};
 pub use stored::{Compact, Dump, Load, NewDatabase, Stored, StoredAt, Upgrade};
 pub use torture::{Life, Torture};
 pub use tpch::TpchBench;
 pub use trace::{
     QueriesName, Trace, TraceCapture, TraceConvert, TraceFile, TraceFilter, TraceHead, TraceInfo,
-    TraceMake,
+    TraceMake, Watcher,
 };
 
 use crate::quantity::{Share, Size, Span};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use erp::ERP_DEFAULTS;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use lists::{
     admission, costs, daily_budget, design_list, layout, log_age, log_max, memory_policy,
     one_restart, replacement, theta,
 };
-use restart::RESTART_DEFAULTS;
 use std::path::PathBuf;
-use steady::STEADY_DEFAULTS;
 use terrace_device::model::Preset;
 use terrace_policy::{AdmissionRule, Costs, Layout, MemoryPolicy, Replacement, Restart};
 use terrace_workload::{Place, System};
-use tpch::TPCH_DEFAULTS;
 
 /// A transactional storage engine over memory, local flash and slow storage (home): benchmarks,
 /// crash tests, and tools for databases and traces.
@@ -51,6 +53,9 @@ use tpch::TPCH_DEFAULTS;
 pub struct Terrace {
     #[command(subcommand)]
     pub command: Command,
+    /// Overwrite files that exist; without, only reports that Terrace wrote are replaced
+    #[arg(long, global = true)]
+    pub force: bool,
 }
 
 #[derive(Subcommand)]
@@ -83,6 +88,10 @@ pub enum Command {
     Load(Load),
     /// Convert a database of format 1 or 2 that was shut down cleanly
     Upgrade(Upgrade),
+    /// Print what completes this command's options in a shell
+    Completions(Completions),
+    /// Print the manual page of this command, or write those of all its parts
+    Man(Man),
 }
 
 /// A bench, and what all of them can be asked for.
@@ -536,39 +545,4 @@ fn device_help(what: &str, device: usize) -> String {
         "{what}: in the virtual world a preset ({known}), in the real one a path \
          [default: {default}]"
     )
-}
-
-/// Parses the command line. The tier of `bench restart` is that of another paper than the tier of
-/// `bench tpcc`, with the same options.
-///
-/// # Errors
-///
-/// What clap says of it.
-pub fn parse() -> Result<Terrace, clap::Error> {
-    Terrace::from_arg_matches(&terrace().try_get_matches()?)
-}
-
-fn terrace() -> clap::Command {
-    Terrace::command().mut_subcommand("bench", |bench| {
-        let defaults = |command: clap::Command, defaults: &[(&'static str, &'static str)]| {
-            defaults.iter().fold(command, |command, (name, value)| {
-                command.mut_arg(name, |option| option.default_value(*value))
-            })
-        };
-        bench
-            .mut_subcommand("restart", |restart| defaults(restart, &RESTART_DEFAULTS))
-            .mut_subcommand("steady", |steady| defaults(steady, &STEADY_DEFAULTS))
-            .mut_subcommand("erp", |erp| defaults(erp, &ERP_DEFAULTS))
-            .mut_subcommand("tpch", |tpch| defaults(tpch, &TPCH_DEFAULTS))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_sound() {
-        terrace().debug_assert();
-    }
 }

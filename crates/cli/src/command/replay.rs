@@ -1,8 +1,9 @@
 //! The options of `replay`, and those of every command that reads a trace.
 
+use super::names::named;
 use super::trace::{format_name, paging};
 use super::{DesignList, Shown, TacRuleName, TacWriteName};
-use crate::quantity::{Share, Span};
+use crate::quantity::{Share, Span, share_of_all};
 use clap::{Args, ValueEnum};
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use terrace_device::model::Preset;
 use terrace_policy::BANDS_MAX;
 use terrace_replay::Policy;
 use terrace_replay::tiers::MemoryRule;
-use terrace_trace::{Format, Paging};
+use terrace_trace::{Columns, Format, Paging};
 
 #[derive(Args)]
 pub struct Replay {
@@ -52,6 +53,11 @@ pub struct TraceSource {
     /// Format of the trace [default: recognized from its content]
     #[arg(long, value_name = "NAME", value_parser = format_name)]
     pub format: Option<Format>,
+    /// Which column holds what, in lines of columns: numbers from 1, or names of the header, of
+    /// time (with a unit: time=1:us), op, file, size or sectors; and of one of id, page, address,
+    /// sector
+    #[arg(long, value_name = "time=1,page=3,...")]
+    pub columns: Option<Columns>,
     /// Page size, or `request` to treat each request as one object, whatever its length
     /// [default: by format, mostly 8KiB]
     #[arg(long, value_name = "BYTES", value_parser = paging)]
@@ -61,7 +67,7 @@ pub struct TraceSource {
     pub skip_bad: bool,
     /// Leave out requests for these files, by number, or by name if a list of files
     /// (NAME.files.csv) stands beside the trace; `none` for all requests
-    /// [default: pg_wal, if that list has it: a log is not cached by pages]
+    /// [default: logs, temporary and library files, where paths are known: no cache serves them]
     #[arg(long, value_name = "FILES", value_delimiter = ',')]
     pub leave_out: Vec<String>,
 }
@@ -175,11 +181,11 @@ pub enum NearName {
 }
 
 pub(super) fn device(name: &str) -> Result<Preset, String> {
-    name.parse::<Preset>().map_err(|unknown| unknown.to_string())
+    named(name, str::parse::<Preset>)
 }
 
 fn memory_rule(name: &str) -> Result<MemoryRule, String> {
-    MemoryRule::find(name).map_err(|unknown| unknown.to_string())
+    named(name, MemoryRule::find)
 }
 
 #[derive(Args)]
@@ -257,12 +263,9 @@ impl FromStr for CacheSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<CacheSize, String> {
-        let wrong = || format!("`{text}` is no size; write 10%, 64MiB or 5000p (pages)");
-        if text.ends_with('%') {
-            return text
-                .parse::<Share>()
-                .map(|share| CacheSize::Share(share.0))
-                .map_err(|_| wrong());
+        let wrong = || format!("`{text}` is no size; write 10%, 64MiB, 10GB or 5000p (pages)");
+        if let Some(share) = share_of_all(text) {
+            return Ok(CacheSize::Share(share));
         }
         let pages = text.strip_suffix("pages").or_else(|| text.strip_suffix('p'));
         if let Some(pages) = pages {
@@ -319,6 +322,7 @@ mod tests {
         let split = Paging::Split(PageBytes::SECTOR);
         assert_eq!(pages("10%", split), Ok(5_954));
         assert_eq!("29%".parse::<CacheSize>().unwrap().pages(split, 100), Ok(29));
+        assert_eq!(pages("0.1", split), Ok(5_954));
         assert_eq!(pages("300p", split), Ok(300));
         assert_eq!(pages("1MiB", split), Ok(2_048));
         for (text, paging) in [("0.001%", split), ("0p", split), ("1MiB", Paging::Whole)] {

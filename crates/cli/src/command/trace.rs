@@ -1,14 +1,15 @@
 //! The options of `trace`.
 
 use super::Shown;
+use super::names::named;
 use super::replay::CacheSize;
-use crate::quantity::{Share, Span};
+use crate::quantity::{Share, Span, bytes};
 use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use terrace_policy::replacement::ReplacementRow;
-use terrace_trace::{Format, PageBytes, Paging};
+use terrace_trace::{Columns, Format, PageBytes, Paging};
 
 #[derive(Subcommand)]
 pub enum Trace {
@@ -22,7 +23,7 @@ pub enum Trace {
     Make(Box<TraceMake>),
     /// Write what a memory would have asked its storage for: misses, and changed pages that leave
     Filter(TraceFilter),
-    /// Run a program, and record what it reads and writes of files (needs strace)
+    /// Record what a program, or processes that run, read and write of files
     Capture(TraceCapture),
 }
 
@@ -35,6 +36,11 @@ pub struct TraceFile {
     /// Its format, by name [default: told from its content]
     #[arg(long, value_name = "NAME", value_parser = format_name, long_help = format_help())]
     pub format: Option<Format>,
+    /// Which column holds what, in lines of columns: numbers from 1, or names of the header, of
+    /// time (with a unit: time=1:us), op, file, size or sectors; and of one of id, page, address,
+    /// sector
+    #[arg(long, value_name = "time=1,page=3,...")]
+    pub columns: Option<Columns>,
     /// Count lines, records and blocks that break the format, and leave them out
     #[arg(long)]
     pub skip_bad: bool,
@@ -185,20 +191,47 @@ pub struct TraceFilter {
 
 #[derive(Args)]
 pub struct TraceCapture {
-    /// The file to write, or `-` for standard output; compressed if it ends in `.gz`
+    /// The file to write, or `-` for standard output; compressed if it ends in `.gz`. The list of
+    /// its files stands beside it, in NAME.files.csv
     #[arg(long, value_name = "FILE", default_value = "capture.trace")]
     pub out: PathBuf,
     /// Record only files in this folder
     #[arg(long, value_name = "FOLDER")]
     pub under: Option<PathBuf>,
+    /// Watch these processes and all of their children, which go on, instead of a command
+    #[arg(long, value_name = "N", value_delimiter = ',', required_unless_present = "command")]
+    pub pid: Vec<u32>,
+    /// Stop after this time [default: when the command or the processes end, or at Ctrl-C]
+    #[arg(long = "for", value_name = "TIME")]
+    pub span: Option<Span>,
+    /// How to watch processes that run: tracepoints cost less, strace also sees libaio
+    #[arg(long, value_enum, default_value_t = Watcher::Auto, requires = "pid")]
+    pub with: Watcher,
+    /// Record logs, temporary files and libraries, too; without, they are on the list only
+    #[arg(long)]
+    pub all_files: bool,
+    /// Ask the catalog of this PostgreSQL database, by psql, what its files are called
+    #[arg(long, value_name = "CONNECTION", visible_alias = "catalog")]
+    pub catalogue: Option<String>,
     /// The program and its arguments, behind `--`
-    #[arg(value_name = "COMMAND", required = true, last = true)]
+    #[arg(value_name = "COMMAND", last = true, conflicts_with = "pid")]
     pub command: Vec<OsString>,
+}
+
+/// How processes that run are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Watcher {
+    /// Tracepoints if this user may use them, or else strace
+    Auto,
+    /// By strace
+    Strace,
+    /// By the kernel's tracepoints of system calls (root, tracefs)
+    Tracepoints,
 }
 
 /// Parses the name of a format.
 pub fn format_name(text: &str) -> Result<Format, String> {
-    text.parse().map_err(|error: terrace_trace::UnknownFormatName| error.to_string())
+    named(text, str::parse::<Format>)
 }
 
 fn format_help() -> String {
@@ -211,17 +244,14 @@ fn format_help() -> String {
 
 /// Parses the size of a page.
 pub fn page_bytes(text: &str) -> Result<PageBytes, String> {
-    let units = [("KiB", 10), ("MiB", 20), ("B", 0), ("", 0)];
-    let number = units.iter().find_map(|(unit, shift)| {
-        text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(1 << shift)
-    });
+    let number = text.parse().ok().or_else(|| bytes(text));
     number
         .and_then(PageBytes::new)
         .ok_or_else(|| format!("`{text}` is no page size; write 4096 or 8KiB, a power of two"))
 }
 
 fn replacement(name: &str) -> Result<ReplacementRow, String> {
-    terrace_policy::replacement::find(name).map_err(|unknown| unknown.to_string())
+    named(name, terrace_policy::replacement::find)
 }
 
 /// Parses the fewest and the most values of a range.

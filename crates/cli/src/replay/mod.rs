@@ -14,6 +14,7 @@ mod timed;
 
 use crate::command::Replay;
 use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
 use crate::output::{Sinks, Stopwatch};
 use crate::progress::Bars;
 use crate::table::{Table, thousands};
@@ -50,6 +51,7 @@ pub fn replay(options: &Replay) -> Result<(), Failure> {
         return curve::curve(options, &source, &sinks, &watch);
     }
     let capacities = capacities(options, &source, CAPACITY_DEFAULT)?;
+    let _watched = Interrupt::watch()?;
     let results = run(options, &source, &capacities);
     let mut table = Table::new(["policy", "capacity", "misses", "miss ratio", "requests/s"]);
     for result in &results {
@@ -63,7 +65,8 @@ pub fn replay(options: &Replay) -> Result<(), Failure> {
     }
     sinks.show(&format!("{}\n\n{}", source.about, table.text()));
     let results = results.iter().map(Measured::json).collect::<Vec<_>>();
-    sinks.write(&object(options, &source, &watch, json!({ "results": results })))
+    sinks.write(&object(options, &source, &watch, json!({ "results": results })))?;
+    interrupt::whole()
 }
 
 fn run(options: &Replay, source: &Source, capacities: &[u32]) -> Vec<Measured> {
@@ -74,6 +77,9 @@ fn run(options: &Replay, source: &Source, capacities: &[u32]) -> Vec<Measured> {
     let mut results = Vec::with_capacity(all);
     for &capacity in capacities {
         for &policy in &policies {
+            if !results.is_empty() && interrupt::is_asked() {
+                break;
+            }
             results.push(measured(policy, source, capacity, options.seed));
             bar.inc(1);
         }

@@ -4,18 +4,15 @@ use crate::command::TraceSource;
 use crate::failure::Failure;
 use crate::output::Stopwatch;
 use crate::table::thousands;
+use crate::trace::{self, list, list::FileList};
 use serde_json::{Value, json};
-use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use terrace_replay::References;
 use terrace_trace::{
-    BadInput, PageBytes, Paging, Popularity, ReadOptions, Reader, Request, Synthetic,
+    FileRole, PageBytes, Paging, Popularity, ReadOptions, Reader, Request, Synthetic,
     SyntheticOptions, TraceError,
 };
 
-/// What is left out if a trace's list of files has it.
-const LOG_FILE: &str = "pg_wal";
 /// What leaves nothing out.
 const NOTHING: &str = "none";
 
@@ -44,10 +41,11 @@ impl Source {
         let mut opened = Opened::new(path, options)?;
         let paging = opened.paging;
         let references = References::read(opened.requests(), paging).map_err(failed)?;
-        let Opened { reader, left_out, without, .. } = opened;
+        let Opened { reader, left_out, without, times_back, .. } = opened;
         if references.pages().is_empty() {
             return Err(Failure::Failed(format!("{}: no requests for pages", path.display())));
         }
+        eprint!("{}", trace::skipped_text(&reader));
         let skipped = reader.tally().skipped;
         let mut about = about(path, reader.format().name(), &references, paging);
         if without > 0 {
@@ -56,6 +54,9 @@ impl Source {
         if skipped > 0 {
             about +=
                 &format!(", {} bad lines, records or blocks skipped", thousands(skipped as f64));
+        }
+        if times_back > 0 {
+            about += &format!(", {} times run backwards", thousands(times_back as f64));
         }
         let parameters = json!({
             "trace": path.display().to_string(),
@@ -93,10 +94,16 @@ pub struct Opened {
     pub reader: Reader,
     /// What its pages are.
     pub paging: Paging,
-    /// Numbers of the files whose requests are left out.
+    /// Numbers of the files whose requests are left out, in ascending order.
     pub left_out: Vec<u32>,
     /// Requests that were.
     pub without: u64,
+    /// Requests whose time is before that of the request before.
+    pub times_back: u64,
+    latest_ns: u64,
+    /// Of a trace with paths: those of these numbers were looked at. None if the files to leave out
+    /// are known by number.
+    looked_at: Option<u32>,
 }
 
 impl Opened {
@@ -106,24 +113,54 @@ impl Opened {
     ///
     /// What the reader met; a name of a file that no list has.
     pub fn new(path: &Path, options: &TraceSource) -> Result<Opened, Failure> {
-        let bad_input = if options.skip_bad { BadInput::Skip } else { BadInput::Refuse };
-        let read = ReadOptions { format: options.format, bad_input };
-        let reader = Reader::open(path, &read).map_err(failed)?;
-        let left_out = left_out(path, &options.leave_out)?;
+        let bad_input = trace::bad_input(options.skip_bad);
+        let columns = options.columns.clone().map(|columns| match options.page {
+            Some(Paging::Split(page_bytes)) => columns.with_pages_of(page_bytes),
+            _ => columns,
+        });
+        let read = ReadOptions { format: options.format, bad_input, columns };
+        let reader = trace::open_as(path, &read).map_err(trace::failed)?;
+        let list = FileList::beside(path)?;
+        let left_out = left_out(path, &list, &options.leave_out)?;
         let paging = options.page.unwrap_or(reader.paging());
-        Ok(Opened { reader, paging, left_out, without: 0 })
+        let is_by_path = options.leave_out.is_empty() && list.is_empty() && reader.has_paths();
+        Ok(Opened {
+            reader,
+            paging,
+            left_out,
+            without: 0,
+            times_back: 0,
+            latest_ns: 0,
+            looked_at: is_by_path.then_some(0),
+        })
     }
 
     /// The requests that count.
     pub fn requests(&mut self) -> impl Iterator<Item = Result<Request, TraceError>> + '_ {
-        let (left_out, without) = (&self.left_out, &mut self.without);
-        self.reader.by_ref().filter(move |request| match request {
-            Ok(request) if left_out.contains(&request.file) => {
-                *without += 1;
-                false
+        std::iter::from_fn(|| {
+            loop {
+                match self.reader.next()? {
+                    Ok(request) if self.is_left_out(request.file) => self.without += 1,
+                    Ok(request) => {
+                        self.times_back += u64::from(request.time_ns < self.latest_ns);
+                        self.latest_ns = request.time_ns;
+                        return Some(Ok(request));
+                    }
+                    error => return Some(error),
+                }
             }
-            _ => true,
         })
+    }
+
+    fn is_left_out(&mut self, file: u32) -> bool {
+        while let Some(number) = self.looked_at.filter(|number| *number <= file) {
+            let path = self.reader.file_path(number);
+            if path.is_some_and(|path| FileRole::of(path) != FileRole::Data) {
+                self.left_out.push(number);
+            }
+            self.looked_at = Some(number + 1);
+        }
+        self.left_out.binary_search(&file).is_ok()
     }
 }
 
@@ -154,11 +191,10 @@ fn about(path: &Path, format: &str, references: &References, paging: Paging) -> 
     )
 }
 
-/// Numbers of the files whose requests are left out.
-fn left_out(trace: &Path, asked: &[String]) -> Result<Vec<u32>, Failure> {
-    let list = list_path(trace);
+/// Numbers of the files whose requests are left out, in ascending order.
+fn left_out(trace: &Path, list: &FileList, asked: &[String]) -> Result<Vec<u32>, Failure> {
     if asked.is_empty() {
-        return Ok(numbers_of(&list, LOG_FILE)?.unwrap_or_default());
+        return Ok(list.beside_data());
     }
     let mut numbers = Vec::new();
     for name in asked.iter().filter(|name| *name != NOTHING) {
@@ -166,39 +202,17 @@ fn left_out(trace: &Path, asked: &[String]) -> Result<Vec<u32>, Failure> {
             numbers.push(number);
             continue;
         }
-        let found = numbers_of(&list, name)?.unwrap_or_default();
+        let found = list.numbers_of(name);
         if found.is_empty() {
+            let list = list::path_of(trace);
             let list = list.display();
             return Err(Failure::usage(format!("--leave-out: {list} has no file `{name}`")));
         }
         numbers.extend(found);
     }
+    numbers.sort_unstable();
+    numbers.dedup();
     Ok(numbers)
-}
-
-/// The list of files beside a trace: `a.files.csv` for `a.csv.zst`.
-fn list_path(trace: &Path) -> PathBuf {
-    let name = trace.file_name().map(|name| name.to_string_lossy().into_owned());
-    let name = name.unwrap_or_default();
-    let stem = name.split('.').next().unwrap_or_default();
-    trace.with_file_name(format!("{stem}.files.csv"))
-}
-
-/// Numbers of the files called `name`, none if there is no list: lines of number, name and more.
-fn numbers_of(list: &Path, name: &str) -> Result<Option<Vec<u32>>, Failure> {
-    let text = match fs::read_to_string(list) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => {
-            return Err(Failure::failed(format!("cannot read {}", list.display()), error));
-        }
-    };
-    let numbers = text.lines().filter_map(|line| {
-        let mut fields = line.split(',');
-        let number = fields.next()?.parse().ok()?;
-        (fields.next()? == name).then_some(number)
-    });
-    Ok(Some(numbers.collect()))
 }
 
 /// Requests for ids by Zipf's law, made in memory.
@@ -244,13 +258,17 @@ mod tests {
     fn the_log_is_left_out_where_a_list_names_it() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let trace = folder.path().join("a.csv.zst");
-        assert_eq!(left_out(&trace, &[]).expect("no list"), Vec::<u32>::new());
+        let left_out = |asked: &[&str]| {
+            let list = FileList::beside(&trace).expect("read");
+            let asked: Vec<String> = asked.iter().map(|name| name.to_string()).collect();
+            super::left_out(&trace, &list, &asked)
+        };
+        assert_eq!(left_out(&[]).expect("no list"), Vec::<u32>::new());
         let list = "file_id,file,base_bytes,extent_bytes\n0,base/1,0,8192\n7,pg_wal,8192,8192\n";
-        fs::write(folder.path().join("a.files.csv"), list).expect("a list");
-        assert_eq!(left_out(&trace, &[]).expect("a list"), [7]);
-        assert_eq!(left_out(&trace, &["none".into()]).expect("nothing"), Vec::<u32>::new());
-        let both = ["base/1".to_string(), "3".to_string()];
-        assert_eq!(left_out(&trace, &both).expect("names and numbers"), [0, 3]);
-        assert!(left_out(&trace, &["base/2".into()]).is_err());
+        std::fs::write(folder.path().join("a.files.csv"), list).expect("a list");
+        assert_eq!(left_out(&[]).expect("a list"), [7]);
+        assert_eq!(left_out(&["none"]).expect("nothing"), Vec::<u32>::new());
+        assert_eq!(left_out(&["3", "base/1"]).expect("names and numbers"), [0, 3]);
+        assert!(left_out(&["base/2"]).is_err());
     }
 }

@@ -9,6 +9,7 @@ use super::source::{Scope, Source};
 use super::timed;
 use crate::command::{BandOrderName, NearName, Replay, TacRuleName, TacWriteName, WriteName};
 use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
 use crate::progress::Bars;
@@ -88,17 +89,21 @@ pub fn tiers(
     let flashes = flashes(options)?;
     let with_ceiling = policies_asked(options).contains(&Policy::Opt(Bypass::Allowed));
     let places = Places::new(&source.references);
+    let _watched = Interrupt::watch()?;
     let bars = Bars::new();
     let bar = bars.add("replay".into(), (slots.len() * flashes.len()) as u64);
     let mut outcomes = Vec::new();
     let mut ceilings = Vec::new();
     for &slots in &slots {
         for &tried in &flashes {
+            if !outcomes.is_empty() && interrupt::is_asked() {
+                break;
+            }
             let setup = setup(options, &setting, tried, slots);
             outcomes.push(outcome(options, source, &places, &setting, tried, &setup));
             bar.inc(1);
         }
-        if with_ceiling {
+        if with_ceiling && !interrupt::is_asked() {
             let memory = setting.memory;
             let best = ceiling(&source.references, memory, slots, options.seed);
             ceilings.push((slots, best));
@@ -124,7 +129,8 @@ pub fn tiers(
     let results = results.chain(best).collect::<Vec<_>>();
     let mut object = object(options, source, watch, json!({ "results": results }));
     object["parameters"]["tiers"] = parameters(options, &setting);
-    sinks.write(&object)
+    sinks.write(&object)?;
+    interrupt::whole()
 }
 
 fn outcome(

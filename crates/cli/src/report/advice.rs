@@ -55,9 +55,9 @@ fn curves(advice: &Advice, y_label: &str, of: fn(&Estimate) -> Option<f64>) -> S
     };
     let mut names: Vec<&'static str> = advice.estimates.iter().map(|one| one.design.name).collect();
     names.dedup();
+    let bytes = |one: &Estimate| f64::from(one.slots) * advice.setting.page_bytes as f64;
     let series = names.into_iter().map(|label| {
         let own = advice.estimates.iter().filter(|one| one.design.name == label);
-        let bytes = |one: &Estimate| f64::from(one.slots) * advice.setting.page_bytes as f64;
         let points = own.filter_map(|one| Some((bytes(one) / unit, of(one)?))).collect();
         Series { label, class: colour(label), points }
     });
@@ -67,13 +67,30 @@ fn curves(advice: &Advice, y_label: &str, of: fn(&Estimate) -> Option<f64>) -> S
         x_label: "size of the flash tier",
         x_unit: name,
         series: series.collect(),
-        y_max: 0.0,
-        shaded: None,
-        level: None,
-        size: (1040.0, 320.0),
-        label_room: 76.0,
+        first: first(advice),
+        mark: taken(advice).and_then(|one| Some((bytes(one) / unit, of(one)?, "advised".into()))),
+        size: (1040.0, 340.0),
+        ..Chart::default()
     };
-    format!("<div class=\"panel\">{}</div>", chart.svg())
+    format!("<div class=\"panel\">{}</div>", chart.html())
+}
+
+/// The design and size that are advised.
+fn taken(advice: &Advice) -> Option<&Estimate> {
+    advice.choice.taken.map(|at| &advice.estimates[at])
+}
+
+/// What is shown at first: what is advised, and the designs with the highest gains.
+fn first(advice: &Advice) -> Vec<&'static str> {
+    let mut all: Vec<&Estimate> = advice.estimates.iter().collect();
+    all.sort_by(|a, b| b.gain.mean.total_cmp(&a.gain.mean));
+    let mut names: Vec<&'static str> = Vec::new();
+    for name in taken(advice).into_iter().chain(all).map(|one| one.design.name) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 fn figures(advice: &Advice) -> String {

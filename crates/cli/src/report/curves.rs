@@ -77,8 +77,9 @@ impl<'a> Curves<'a> {
         let point = |line: &CurveLine, at: usize| {
             (100.0 * self.share(self.capacities[at]), 100.0 * line.ratios[at])
         };
+        let labels: Vec<String> = (0..self.lines.len()).map(|number| self.label(number)).collect();
         let series = self.lines.iter().enumerate().map(|(number, line)| Series {
-            label: line.policy,
+            label: &labels[number],
             class: self.class(number),
             points: (0..points).map(|at| point(line, at)).collect(),
         });
@@ -88,13 +89,35 @@ impl<'a> Curves<'a> {
             x_label: "capacity, in shares of the distinct pages",
             x_unit: "%",
             series: series.collect(),
-            y_max: 0.0,
-            shaded: None,
-            level: None,
+            first: self.first(points),
             size: (1040.0, 400.0),
-            label_room: 96.0,
+            ..Chart::default()
         };
-        Some(format!("<div class=\"panel\">{}</div>", chart.svg()))
+        Some(format!("<div class=\"panel\">{}</div>", chart.html()))
+    }
+
+    /// What is shown at first: LRU, which all know, what knows the future, and the best of the
+    /// others over the capacities shown.
+    fn first(&self, points: usize) -> Vec<&'a str> {
+        let mean = |line: &CurveLine| line.ratios[..points].iter().sum::<f64>();
+        let mut lines: Vec<&CurveLine> = self.lines.iter().collect();
+        lines.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+        let known = ["lru", "opt"];
+        let mut names: Vec<&str> = lines.iter().map(|line| line.policy).collect();
+        names.retain(|name| !known.contains(name) && !name.starts_with("opt"));
+        let all = known.into_iter().filter(|name| lines.iter().any(|line| line.policy == *name));
+        let mut first: Vec<&str> = all.chain(names).collect();
+        first.dedup();
+        first
+    }
+
+    /// The name of a curve: the policy, and how it was found if there is one of it before.
+    fn label(&self, number: usize) -> String {
+        let CurveLine { policy, method, .. } = self.lines[number];
+        match self.lines[..number].iter().any(|line| line.policy == policy) {
+            true => format!("{policy}, {method}"),
+            false => policy.to_string(),
+        }
     }
 
     /// The colour of a policy; what is sampled where there is an exact curve is dashed.

@@ -20,12 +20,14 @@ use std::fmt::Write;
 use terrace_policy::DESIGNS;
 
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("hover.js");
+const SCRIPT: &str = include_str!("charts.js");
 
 /// Designs with a colour of their own; others are told apart by dashes, too.
-const COLOURED: [&str; 5] = ["no-ssd", "cw", "dw", "lc", "tac"];
-/// Colours of what has none of its own.
+const COLOURED: [&str; 6] = ["no-ssd", "cw", "dw", "lc", "tac", "auto"];
+/// Colours of lines that are told apart by their number.
 const HUES: usize = 8;
+/// Those of designs without a colour of their own.
+const OTHER_HUES: [usize; 5] = [5, 6, 8, 9, 10];
 
 /// The page for `bench`. `repeat` is the command that gives the same numbers again.
 pub fn page(bench: &Bench, repeat: &str) -> String {
@@ -97,8 +99,11 @@ fn colour(design: &str) -> String {
     if COLOURED.contains(&design) {
         return format!("s-{design}");
     }
-    let others = DESIGNS.iter().filter(|other| !COLOURED.contains(&other.name));
-    others.map(|other| other.name).position(|name| name == design).map_or("s-other".into(), hue)
+    let mut others = DESIGNS.iter().filter(|other| !COLOURED.contains(&other.name));
+    others.position(|other| other.name == design).map_or("s-other".into(), |number| {
+        let dashes = if number < OTHER_HUES.len() { "" } else { " dashed" };
+        format!("s-h{}{dashes}", OTHER_HUES[number % OTHER_HUES.len()])
+    })
 }
 
 /// The classes of line `number` of a picture: a colour, and dashes when colours are used up.
@@ -145,19 +150,27 @@ fn throughput(bench: &Bench) -> String {
         x_label: "time since the start",
         x_unit: " s",
         series: series.collect(),
-        y_max: 0.0,
+        first: first_runs(bench),
         shaded: averaged(bench),
-        level: None,
-        size: (1040.0, 380.0),
-        label_room: 76.0,
+        ..Chart::default()
     };
     let several = bench.runs.iter().any(|run| run.spread.seeds.is_some());
     let which = if several { " The curves are of the first seed." } else { "" };
     format!(
         "<h2>Throughput over time</h2><p class=\"soft\">Every run starts cold: memory and flash \
          are empty.{which}</p><div class=\"panel\">{}</div>",
-        chart.svg(),
+        chart.html(),
     )
+}
+
+/// What is shown at first: what all is compared with, and the fastest.
+fn first_runs(bench: &Bench) -> Vec<&'static str> {
+    let mut names: Vec<(f64, &'static str)> =
+        bench.runs.iter().map(|run| (run.figure("tpmc").unwrap_or_default(), run.design)).collect();
+    names.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let rest = names.into_iter().map(|(_, name)| name).filter(|name| *name != "no-ssd");
+    let base = bench.runs.iter().map(|run| run.design).filter(|name| *name == "no-ssd");
+    base.take(1).chain(rest).collect()
 }
 
 fn averaged(bench: &Bench) -> Option<(f64, f64, &'static str)> {
@@ -323,25 +336,12 @@ fn shares(bench: &Bench, run: &Run) -> String {
 }
 
 fn empty() -> Chart<'static> {
-    Chart {
-        title: String::new(),
-        y_label: "",
-        x_label: "",
-        x_unit: " s",
-        series: Vec::new(),
-        y_max: 0.0,
-        shaded: None,
-        level: None,
-        size: (320.0, 170.0),
-        label_room: 8.0,
-    }
+    // The names of lines are in the legend.
+    Chart { size: (320.0, 170.0), label_room: 8.0, ..Chart::default() }
 }
 
 fn small(chart: Chart) -> String {
-    // The names of lines are in the legend; they stay in the chart for its pointer only.
-    let svg = chart.svg();
-    let labels = svg.find("<text class=\"label").unwrap_or(svg.len() - "</svg>".len());
-    format!("{}</svg>", &svg[..labels])
+    chart.html()
 }
 
 fn parameters(seed: u64, parameters: &Map<String, Value>) -> String {

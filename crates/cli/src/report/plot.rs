@@ -1,7 +1,13 @@
-//! Line charts as inline SVG: axes with units, round ticks, a label at the end of each line.
+//! Line charts: data for the script of the page, which draws them at the width that there is, and
+//! the same as inline SVG for readers without scripts.
+//!
+//! - G1: at most [`LINES_SHOWN`] lines are shown at first; the others are one click away.
+//! - G2: axes cover what is shown, and begin at zero; the script's vertical axis begins higher if
+//!   all that is shown is far above.
 //!
 //! Colours are classes (`s-lc`, ...), so that the page's style gives them for light and dark.
 
+use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// A line of a chart.
@@ -26,18 +32,43 @@ pub struct Chart<'a> {
     pub x_unit: &'a str,
     /// Lines, drawn in this order.
     pub series: Vec<Series<'a>>,
+    /// The lines that are shown at first, most important first; the first lines if there are none.
+    pub first: Vec<&'a str>,
     /// Upper end of the vertical axis, at least; it always begins at zero.
     pub y_max: f64,
     /// A shaded part of the horizontal axis, with its name.
     pub shaded: Option<(f64, f64, &'a str)>,
     /// A dashed level, with its name.
     pub level: Option<(f64, &'a str)>,
+    /// A point that is marked, with its name.
+    pub mark: Option<(f64, f64, String)>,
     /// Width and height in pixels.
     pub size: (f64, f64),
     /// Room for labels at the right, in pixels.
     pub label_room: f64,
 }
 
+impl Default for Chart<'_> {
+    fn default() -> Self {
+        Chart {
+            title: String::new(),
+            y_label: "",
+            x_label: "",
+            x_unit: " s",
+            series: Vec::new(),
+            first: Vec::new(),
+            y_max: 0.0,
+            shaded: None,
+            level: None,
+            mark: None,
+            size: (1040.0, 380.0),
+            label_room: 96.0,
+        }
+    }
+}
+
+/// Lines that are shown at first.
+pub const LINES_SHOWN: usize = 5;
 const LEFT: f64 = 56.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 36.0;
@@ -46,14 +77,67 @@ const LABEL_STEP: f64 = 15.0;
 /// Horizontal pixels for each tick.
 const TICK_PIXELS: f64 = 70.0;
 const Y_TICKS: f64 = 4.0;
+/// Room in which labels of lines are drawn.
+const LABEL_ROOM_MIN: f64 = 20.0;
 
 impl Chart<'_> {
-    /// The chart as an `svg` element.
-    pub fn svg(&self) -> String {
+    /// The chart as a `figure` element.
+    pub fn html(&self) -> String {
+        let data = super::escaped(&self.data().to_string());
+        let title = super::escaped(&self.title);
+        let svg = self.svg();
+        format!(
+            "<figure class=\"plot\" data-title=\"{title}\" data-chart=\"{data}\">{svg}</figure>"
+        )
+    }
+
+    /// Whether the line is shown at first (G1).
+    fn is_shown(&self, at: usize) -> bool {
+        if self.first.is_empty() {
+            return at < LINES_SHOWN;
+        }
+        self.first.iter().take(LINES_SHOWN).any(|label| *label == self.series[at].label)
+    }
+
+    fn shown(&self) -> impl Iterator<Item = &Series<'_>> {
+        let shown = (0..self.series.len()).filter(|at| self.is_shown(*at));
+        shown.map(|at| &self.series[at])
+    }
+
+    /// What the script draws.
+    fn data(&self) -> Value {
+        let short = |value: f64| (value * 1e5).round() / 1e5;
+        let series = self.series.iter().enumerate().map(|(at, series)| {
+            let points = series.points.iter().map(|point| json!([short(point.0), short(point.1)]));
+            json!({
+                "label": series.label,
+                "class": series.class,
+                "on": self.is_shown(at),
+                "points": points.collect::<Vec<_>>(),
+            })
+        });
+        json!({
+            "title": self.title,
+            "y": self.y_label,
+            "x": self.x_label,
+            "unit": self.x_unit,
+            "yMax": self.y_max,
+            "labels": self.label_room > LABEL_ROOM_MIN,
+            "height": self.size.1,
+            "shaded": self.shaded.map(|(from, to, name)| json!([from, to, name])),
+            "level": self.level.map(|(value, name)| json!([value, name])),
+            "mark": self.mark.as_ref().map(|(x, y, name)| json!([x, y, name])),
+            "series": series.collect::<Vec<_>>(),
+        })
+    }
+
+    fn svg(&self) -> String {
         let (width, height) = self.size;
         let mut out = String::new();
-        let ends = self.points().map(|point| point.0).fold(0.0, f64::max);
-        let top = self.points().map(|point| point.1).fold(self.y_max, f64::max);
+        let marks = self.mark.iter().map(|mark| (mark.0, mark.1));
+        let points = || self.shown().flat_map(|series| series.points.iter().copied());
+        let ends = points().chain(marks.clone()).map(|point| point.0).fold(0.0, f64::max);
+        let top = points().chain(marks).map(|point| point.1).fold(self.y_max, f64::max);
         let x_step = round_step(ends / ((width - LEFT - self.label_room) / TICK_PIXELS).max(2.0));
         let y_step = round_step(top / Y_TICKS);
         let frame = Frame {
@@ -64,26 +148,28 @@ impl Chart<'_> {
         };
         let _ = write!(
             out,
-            "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\" \
-             data-frame=\"{LEFT} {TOP} {:.1} {:.1} {} {}\" data-unit=\"{}\">",
+            "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
             super::escaped(&self.title),
-            frame.right,
-            frame.bottom,
-            frame.x_max,
-            frame.y_max,
-            self.x_unit,
         );
         self.draw_axes(&mut out, &frame, x_step, y_step);
-        for series in &self.series {
+        for series in self.shown() {
             draw_line(&mut out, &frame, series);
         }
-        self.draw_labels(&mut out, &frame);
+        if let Some((x, y, name)) = &self.mark {
+            let (x, y) = (frame.x(*x), frame.y(*y));
+            let _ = write!(
+                out,
+                "<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/><text \
+                 class=\"marked\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                y - 12.0,
+                super::escaped(name),
+            );
+        }
+        if self.label_room > LABEL_ROOM_MIN {
+            self.draw_labels(&mut out, &frame);
+        }
         out.push_str("</svg>");
         out
-    }
-
-    fn points(&self) -> impl Iterator<Item = &(f64, f64)> {
-        self.series.iter().flat_map(|series| &series.points)
     }
 
     fn draw_axes(&self, out: &mut String, frame: &Frame, x_step: f64, y_step: f64) {
@@ -149,15 +235,9 @@ impl Chart<'_> {
 
     /// A label at the end of each line, pushed apart where lines end close together.
     fn draw_labels(&self, out: &mut String, frame: &Frame) {
-        let mut labels: Vec<(f64, &Series)> = self
-            .series
-            .iter()
-            .filter(|series| !series.label.is_empty())
-            .filter_map(|series| {
-                let tail = &series.points[series.points.len().saturating_sub(5)..];
-                let mean = tail.iter().map(|point| point.1).sum::<f64>() / tail.len() as f64;
-                (!tail.is_empty()).then(|| (frame.y(mean), series))
-            })
+        let labelled = self.shown().filter(|series| !series.label.is_empty());
+        let mut labels: Vec<(f64, &Series)> = labelled
+            .filter_map(|series| Some((frame.y(series.points.last()?.1), series)))
             .collect();
         labels.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut lowest = frame.bottom + 4.0;
@@ -195,12 +275,7 @@ impl Frame {
 }
 
 fn draw_line(out: &mut String, frame: &Frame, series: &Series) {
-    let _ = write!(
-        out,
-        "<polyline class=\"line {}\" data-label=\"{}\" points=\"",
-        series.class,
-        super::escaped(series.label),
-    );
+    let _ = write!(out, "<polyline class=\"line {}\" points=\"", series.class);
     for (at, (x, y)) in series.points.iter().enumerate() {
         let space = if at == 0 { "" } else { " " };
         let _ = write!(out, "{space}{:.1},{:.1}", frame.x(*x), frame.y(*y));
@@ -244,20 +319,35 @@ mod tests {
 
     #[test]
     fn a_chart_of_nothing_is_still_a_chart() {
-        let chart = Chart {
-            title: "nothing".into(),
-            y_label: "MB/s",
-            x_label: "",
-            x_unit: " s",
-            series: vec![Series { label: "a", class: "s-0".into(), points: Vec::new() }],
-            y_max: 0.0,
-            shaded: None,
-            level: None,
-            size: (300.0, 200.0),
-            label_room: 10.0,
+        let series = vec![Series { label: "a", class: "s-0".into(), points: Vec::new() }];
+        let chart = Chart { title: "nothing".into(), series, ..Chart::default() };
+        let html = chart.html();
+        assert!(html.ends_with("</svg></figure>"));
+        assert!(!html.contains("NaN") && !html.contains("inf"), "{html}");
+    }
+
+    #[test]
+    fn five_lines_are_shown_and_the_others_are_there() {
+        let labels = ["a", "b", "c", "d", "e", "f", "g"];
+        let line = |at: usize| Series {
+            label: labels[at],
+            class: "s-0".into(),
+            points: vec![(0.0, 1.0), (1.0, if at == 5 { 1_000.0 } else { 2.0 })],
         };
-        let svg = chart.svg();
-        assert!(svg.ends_with("</svg>"));
-        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        let chart = |first: &[&'static str]| Chart {
+            series: (0..labels.len()).map(line).collect(),
+            first: first.to_vec(),
+            mark: Some((1.0, 2.0, "advised".into())),
+            ..Chart::default()
+        };
+        let html = chart(&[]).html();
+        assert_eq!(html.matches("<polyline").count(), LINES_SHOWN);
+        assert_eq!(html.matches("&quot;on&quot;:false").count(), 2);
+        assert!(html.contains("class=\"mark\"") && html.contains("advised"));
+        // The axis covers what is shown.
+        assert!(!html.contains(">1000<") && !html.contains(">1k<"), "{html}");
+        let html = chart(&["f", "a"]).html();
+        assert_eq!(html.matches("<polyline").count(), 2);
+        assert!(html.contains(">1000<") || html.contains(">1k<"), "{html}");
     }
 }

@@ -1,8 +1,9 @@
 //! `terrace trace filter`: what a memory lets through, as a trace of its own.
 
-use super::{Out, failed, open, skipped_text};
+use super::{Out, failed, list, open, skipped_text};
 use crate::command::TraceFilter;
 use crate::failure::Failure;
+use crate::output::check_apart;
 use crate::table::thousands;
 use terrace_replay::{References, filter};
 use terrace_trace::{Addressing, CompactHeader, Kind, Pages, Paging, Request};
@@ -14,6 +15,7 @@ use terrace_trace::{Addressing, CompactHeader, Kind, Pages, Paging, Request};
 /// A trace that cannot be read, or whose pages are objects; a memory without a page; a file that
 /// cannot be written.
 pub fn run(options: &TraceFilter) -> Result<(), Failure> {
+    check_apart(&options.file.trace, &options.out)?;
     let mut reader = open(&options.file)?;
     let paging = options.page.unwrap_or(reader.paging());
     let Paging::Split(page_bytes) = paging else {
@@ -53,5 +55,5 @@ pub fn run(options: &TraceFilter) -> Result<(), Failure> {
         thousands(reads as f64),
         thousands(writes as f64),
     );
-    Ok(())
+    list::carry(&options.file.trace, &reader, &options.out)
 }

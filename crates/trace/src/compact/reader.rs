@@ -10,7 +10,7 @@ use super::layout::{
 };
 use super::record;
 use crate::error::{BadField, Place, Problem, TraceError};
-use crate::reader::{Decode, More, Opened};
+use crate::reader::{Decode, More, Opened, ReadOptions};
 use crate::request::{Addressing, Request};
 use crate::tally::Tally;
 use crate::window::Window;
@@ -26,7 +26,7 @@ pub fn is_compact(head: &[u8]) -> bool {
 /// # Errors
 ///
 /// It is not there, or damaged, which nothing can skip.
-pub fn open(mut window: Window, _: &mut Tally) -> Result<Opened, TraceError> {
+pub fn open(mut window: Window, _: &ReadOptions) -> Result<Opened, TraceError> {
     window.fill(HEADER_BYTES)?;
     let place = Place::Block { number: 0, offset: 0 };
     let Some(bytes) = window.available().first_chunk::<HEADER_BYTES>() else {

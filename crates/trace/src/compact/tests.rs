@@ -23,7 +23,7 @@ fn written(header: CompactHeader, requests: &[Request]) -> Vec<u8> {
 }
 
 fn reader(bytes: &[u8], bad_input: BadInput) -> Result<Reader, TraceError> {
-    Reader::from_bytes("test", bytes, &ReadOptions { format: None, bad_input })
+    Reader::from_bytes("test", bytes, &ReadOptions { bad_input, ..ReadOptions::default() })
 }
 
 fn read(bytes: &[u8], bad_input: BadInput) -> (Vec<Request>, Option<TraceError>, u64) {

@@ -47,13 +47,7 @@ impl ParseLine for Blkparse {
             b"D" if !self.queued => false,
             _ => return Ok(None),
         };
-        let letters = fields.word("kind")?;
-        let kind = match letters {
-            discard if discard.contains(&b'D') => return Ok(None),
-            read if read.contains(&b'R') => Kind::Read,
-            write if write.contains(&b'W') => Kind::Write,
-            _ => return Ok(None),
-        };
+        let Some(kind) = kind(fields.word("kind")?) else { return Ok(None) };
         let sector = match fields.word("sector")? {
             // A flush without data: the process follows.
             process if process.starts_with(b"[") => return Ok(None),
@@ -70,8 +64,18 @@ impl ParseLine for Blkparse {
     }
 }
 
+/// What the letters of a kind say: none of a discard, or of a flush without data.
+pub(super) fn kind(letters: &[u8]) -> Option<Kind> {
+    match letters {
+        discard if discard.contains(&b'D') => None,
+        read if read.contains(&b'R') => Some(Kind::Read),
+        write if write.contains(&b'W') => Some(Kind::Write),
+        _ => None,
+    }
+}
+
 /// The number of a device that is called `major,minor`.
-fn device(word: &[u8]) -> Result<u32, BadField> {
+pub(super) fn device(word: &[u8]) -> Result<u32, BadField> {
     let bad = |problem| BadField { field: "device", problem };
     let comma = word.iter().position(|byte| *byte == b',').ok_or(bad(Problem::NotANumber))?;
     let major = whole(&word[..comma]).map_err(bad)?;

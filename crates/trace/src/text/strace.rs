@@ -16,7 +16,9 @@
 //!   tables of them by its threads.
 //! - T4: a file opened for appending is written at the end as far as that was seen.
 //!
-//! Not seen: mapped files, io_uring, libaio. Source: the manual page strace(1).
+//! - T5: of `io_submit` each request is one that it submitted, as long as it was asked to be.
+//!
+//! Not seen: mapped files, io_uring. Source: the manual page strace(1).
 
 use crate::error::{BadField, Problem};
 use crate::fields::{decimal, whole};
@@ -24,7 +26,7 @@ use crate::files::FileNames;
 use crate::lines::ParseLine;
 use crate::request::{Kind, Request, bytes_length};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -55,6 +57,8 @@ pub struct Strace {
     unfinished: BTreeMap<u64, Vec<u8>>,
     /// The process that was last seen making another one.
     parent: Option<(u64, bool)>,
+    /// Requests that were submitted with the last, in their order.
+    further: VecDeque<Request>,
 }
 
 /// A call that has returned.
@@ -75,6 +79,7 @@ impl Strace {
 
 impl ParseLine for Strace {
     fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, BadField> {
+        self.further.clear();
         let (process, time_ns, text) = heading(line)?;
         if text.starts_with(b"+++") {
             self.tables.remove(&process);
@@ -99,6 +104,14 @@ impl ParseLine for Strace {
         let (name, rest) = split_at(whole, b"(").ok_or(missing("call"))?;
         let (arguments, result) = result(rest).ok_or(missing("result"))?;
         self.call(&Call { process, time_ns, name, arguments, result })
+    }
+
+    fn further(&mut self) -> Option<Request> {
+        self.further.pop_front()
+    }
+
+    fn paths(&self) -> Option<&FileNames> {
+        Some(&self.files)
     }
 }
 
@@ -138,6 +151,7 @@ impl Strace {
                 let appends = has(call.arguments, b"O_APPEND");
                 self.open(call, Rc::new(Opening { position: Cell::new(0), appends }))
             }
+            b"io_submit" => self.submit(call),
             b"dup" | b"dup2" | b"dup3" | b"fcntl" => self.duplicate(call),
             b"lseek" => {
                 let position = leading(call.result).ok_or(bad("result"))?;
@@ -192,6 +206,35 @@ impl Strace {
             opening.position.set(request.end());
         }
         Ok(Some(request))
+    }
+
+    /// What an `io_submit` submitted (T5).
+    fn submit(&mut self, call: &Call<'_>) -> Result<Option<Request>, BadField> {
+        let submitted = leading(call.result).ok_or(bad("result"))? as usize;
+        let blocks = call.arguments.split(|byte| *byte == b'{');
+        for block in blocks.filter(|block| has(block, b"aio_lio_opcode=")).take(submitted) {
+            let kind = match value(block, b"aio_lio_opcode=") {
+                Some(read) if read.starts_with(b"IOCB_CMD_PREAD,") => Kind::Read,
+                Some(write) if write.starts_with(b"IOCB_CMD_PWRITE,") => Kind::Write,
+                _ => continue,
+            };
+            let Some(path) = value(block, b"aio_fildes=").and_then(file_path) else { continue };
+            if !path.starts_with(&self.under) {
+                continue;
+            }
+            let number = |name: &[u8], field| {
+                value(block, name).and_then(leading).ok_or(BadField { field, ..missing("") })
+            };
+            let length = bytes_length(number(b"aio_nbytes=", "length")?)?;
+            let address = number(b"aio_offset=", "offset")?;
+            let file = self.files.number(&[path])?;
+            let request = Request { time_ns: call.time_ns, address, length, file, kind };
+            let request = request.checked()?;
+            let end = self.ends.entry(file).or_insert(0);
+            *end = request.end().max(*end);
+            self.further.push_back(request);
+        }
+        Ok(self.further.pop_front())
     }
 
     fn open(&mut self, call: &Call<'_>, opening: Rc<Opening>) -> Result<Option<Request>, BadField> {
@@ -305,6 +348,11 @@ fn split_at<'a>(text: &'a [u8], mark: &[u8; 1]) -> Option<(&'a [u8], &'a [u8])> 
 
 fn has(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|window| window == word)
+}
+
+/// What follows `name` in `text`.
+fn value<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    memchr::memmem::find(text, name).map(|at| &text[at + name.len()..])
 }
 
 fn is_fork(text: &[u8]) -> bool {

@@ -13,6 +13,7 @@ pub use results::{RestartRun, RestartWindow};
 use crate::bench::system;
 use crate::command::{RecordOptions, RestartBench};
 use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
 use crate::output::{Sink, Sinks, Stopwatch, report_sink};
 use crate::progress::Bars;
 use crate::report;
@@ -42,9 +43,11 @@ pub fn restart(mut options: Box<RestartBench>, recording: &RecordOptions) -> Res
     settings::check_sizes(&plan, options)?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let report = report_sink(options.report.as_deref(), options.no_report)?;
-    let runs = options.design.0.len() * options.restart.0.len() * options.seeds as usize;
+    let pairs = settings::pairs(options)?;
+    let runs = pairs.len() * options.seeds as usize;
     let recorder = Recorder::begin(recording, runs, &mut plan.system.recording)?;
 
+    let _watched = Interrupt::watch()?;
     let bars = Bars::new();
     let (mut load_wall_s, mut by_seed, mut parameters) = (0.0, Vec::new(), None);
     for seed in options.seed..options.seed.saturating_add(options.seeds) {
@@ -56,9 +59,13 @@ pub fn restart(mut options: Box<RestartBench>, recording: &RecordOptions) -> Res
         let designs = &options.design.0;
         system::set_sizes(&mut plan.system, &options.tier, designs, loaded.home_pages)?;
         parameters.get_or_insert_with(|| settings::parameters(&plan, options));
-        by_seed.push(run_all(options, &plan, &*workload, &loaded, &bars)?);
+        by_seed.push(run_all(options, (&plan, &pairs), &*workload, &loaded, &bars)?);
+        if interrupt::is_asked() {
+            break;
+        }
     }
     bars.clear();
+    system::only_whole(&mut by_seed);
 
     let bench = Bench {
         command: "bench restart",
@@ -78,7 +85,8 @@ pub fn restart(mut options: Box<RestartBench>, recording: &RecordOptions) -> Res
             sinks.show(&format!("report: {}\n", path.display()));
         }
     }
-    broken(&bench)
+    broken(&bench)?;
+    interrupt::whole()
 }
 
 fn load_shown(workload: &dyn Workload, plan: &Plan, bars: &Bars) -> Result<Loaded, Failure> {
@@ -95,17 +103,11 @@ fn load_shown(workload: &dyn Workload, plan: &Plan, bars: &Bars) -> Result<Loade
 
 fn run_all(
     options: &RestartBench,
-    plan: &Plan,
+    (plan, pairs): (&Plan, &[(Design, Restart)]),
     workload: &dyn Workload,
     loaded: &Loaded,
     bars: &Bars,
 ) -> Result<Vec<RestartRun>, Failure> {
-    let pairs: Vec<(Design, Restart)> = options
-        .design
-        .0
-        .iter()
-        .flat_map(|design| options.restart.0.iter().map(|restart| (*design, *restart)))
-        .collect();
     let jobs = system::jobs(options.jobs, pairs.len()) as usize;
     side_by_side::each(pairs.len(), jobs, |at| {
         let (design, restart) = pairs[at];

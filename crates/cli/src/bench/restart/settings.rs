@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::quantity::Span;
 use serde_json::{Map, Value, json};
 use terrace::{PoolConfig, RestartTuning};
-use terrace_policy::Restart;
+use terrace_policy::{DESIGNS, Design, RESTARTS, Restart};
 use terrace_rt::Nanos;
 use terrace_workload::restart::{Event, Plan};
 use terrace_workload::tpcc::{self, Checks, Scale};
@@ -48,7 +48,7 @@ pub fn plan(options: &RestartBench) -> Result<Plan, Failure> {
     check_windows("--peak and --after", parts.peak.0 + parts.after.0, parts.window.0)?;
     check_seeds(options.seed, options.seeds)?;
     check_fill(options.database.fill)?;
-    refuse(&options.design.0, &options.restart.0, &options.tier)?;
+    pairs(options)?;
     let system = modelled(options)?;
     let half = system.checkpoint_every.map_or(0.0, |every| every.as_secs_f64() * CUT_AFTER);
     let cut_after = parts.cut_after.map_or(half, |after| after.0);
@@ -68,6 +68,31 @@ pub fn plan(options: &RestartBench) -> Result<Plan, Failure> {
     })
 }
 
+/// The pairs of design and restart that are run: all of those asked for, or, where one of the two
+/// is `all`, those that fit each other.
+///
+/// # Errors
+///
+/// A pair that does not fit, if both were named; no pair that does.
+pub fn pairs(options: &RestartBench) -> Result<Vec<(Design, Restart)>, Failure> {
+    let (designs, restarts) = (&options.design.0, &options.restart.0);
+    let are_all = designs.len() == DESIGNS.len() || restarts.len() == RESTARTS.len();
+    let mut fitting = Vec::new();
+    let mut first_refusal = Ok(());
+    for design in designs {
+        for restart in restarts {
+            match refuse(&[*design], &[*restart], &options.tier) {
+                Ok(()) => fitting.push((*design, *restart)),
+                Err(refusal) => first_refusal = first_refusal.and(Err(refusal)),
+            }
+        }
+    }
+    match first_refusal {
+        Err(refusal) if !are_all || fitting.is_empty() => Err(refusal),
+        _ => Ok(fitting),
+    }
+}
+
 /// Checks what does not depend on the database, before it is loaded.
 ///
 /// # Errors
@@ -76,7 +101,7 @@ pub fn plan(options: &RestartBench) -> Result<Plan, Failure> {
 pub fn check_sizes(plan: &Plan, options: &RestartBench) -> Result<(), Failure> {
     let workload = workload(options, options.seed);
     fits("the database, kept in memory,", workload.home_bytes())?;
-    let jobs = jobs(options.jobs, options.design.0.len() * options.restart.0.len());
+    let jobs = jobs(options.jobs, pairs(options)?.len());
     check_tasks(options.parts.clients, jobs)?;
     let designs = &options.design.0;
     system::check_sizes(&plan.system, &options.tier, designs)
