@@ -13,7 +13,7 @@ use crate::lines::{LineDecoder, ParseLine};
 use crate::pages::{PageBytes, Paging};
 use crate::reader::Opened;
 use crate::records::{ParseRecord, RecordDecoder};
-use crate::request::Addressing;
+use crate::request::{Addressing, Clock};
 use crate::tally::Tally;
 use crate::text::{
     self, Alibaba, Blkparse, Disksim, Fio, Mqsim, Msr, Pg15, Spc, Strace, Tectonic, Tencent,
@@ -184,7 +184,7 @@ fn open_lines<P: ParseLine + Default + 'static>(
     _: &mut Tally,
 ) -> Result<Opened, TraceError> {
     let decoder = Box::new(LineDecoder::new(window, P::default()));
-    Ok(Opened { decoder, addressing: Addressing::Bytes, paging: P::PAGING })
+    Ok(Opened { decoder, addressing: Addressing::Bytes, paging: P::PAGING, clock: P::CLOCK })
 }
 
 fn open_records<P: ParseRecord + 'static>(
@@ -196,7 +196,8 @@ fn open_records<P: ParseRecord + 'static>(
         Addressing::Bytes => Paging::Split(PageBytes::DEFAULT),
         Addressing::Objects => Paging::Whole,
     };
-    Opened { decoder: Box::new(RecordDecoder::new(window, parser)), addressing, paging }
+    let decoder = Box::new(RecordDecoder::new(window, parser));
+    Opened { decoder, addressing, paging, clock: Clock::Kept }
 }
 
 /// The names of the known formats, as a list.

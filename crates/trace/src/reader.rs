@@ -18,7 +18,7 @@ use crate::error::TraceError;
 use crate::format::{self, Format};
 use crate::lines::{LineDecoder, ParseLine};
 use crate::pages::Paging;
-use crate::request::{Addressing, Request};
+use crate::request::{Addressing, Clock, Request};
 use crate::tally::{BadInput, Tally};
 use crate::text::Strace;
 use crate::unpack::{Packing, unpack};
@@ -65,6 +65,7 @@ pub(crate) struct Opened {
     pub decoder: Box<dyn Decode>,
     pub addressing: Addressing,
     pub paging: Paging,
+    pub clock: Clock,
 }
 
 /// The requests of a trace.
@@ -150,7 +151,8 @@ impl Reader {
             File::open(path).map_err(|source| TraceError::Open { path: name.clone(), source })?;
         let window = Window::new(name.clone(), Packing::Plain, Box::new(file));
         let decoder = Box::new(LineDecoder::new(window, Strace::under(under.to_vec())));
-        let opened = Opened { decoder, addressing: Addressing::Bytes, paging: Strace::PAGING };
+        let (addressing, paging, clock) = (Addressing::Bytes, Strace::PAGING, Strace::CLOCK);
+        let opened = Opened { decoder, addressing, paging, clock };
         let tally = Tally::new(bad_input);
         Ok(Reader::new(name, Format::Strace, Packing::Plain, opened, tally))
     }
@@ -192,6 +194,11 @@ impl Reader {
     /// How its requests are best split into pages, unless the caller knows better.
     pub fn paging(&self) -> Paging {
         self.opened.paging
+    }
+
+    /// What the times of its requests are.
+    pub fn clock(&self) -> Clock {
+        self.opened.clock
     }
 
     /// What was met besides requests, up to now: requests are decoded ahead of their reader.

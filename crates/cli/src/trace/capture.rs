@@ -36,7 +36,11 @@ pub fn capture(options: &TraceCapture) -> Result<(), Failure> {
         )));
     }
     let mut reader = Reader::open_strace(&raw.0, &under, BadInput::Skip).map_err(failed)?;
-    let header = CompactHeader { addressing: reader.addressing(), paging: reader.paging() };
+    let header = CompactHeader {
+        addressing: reader.addressing(),
+        paging: reader.paging(),
+        clock: reader.clock(),
+    };
     let mut out = Out::begin(&options.out, header)?;
     let mut requests = 0_u64;
     for request in reader.by_ref() {

@@ -105,7 +105,11 @@ pub fn head(options: &TraceHead) -> Result<(), Failure> {
 /// The trace cannot be read, or the file not written.
 pub fn convert(options: &TraceConvert) -> Result<(), Failure> {
     let mut reader = open(&options.file)?;
-    let header = CompactHeader { addressing: reader.addressing(), paging: reader.paging() };
+    let header = CompactHeader {
+        addressing: reader.addressing(),
+        paging: reader.paging(),
+        clock: reader.clock(),
+    };
     let most = options.requests.unwrap_or(u64::MAX);
     let mut out = Out::begin(&options.out, header)?;
     let mut requests = 0;
