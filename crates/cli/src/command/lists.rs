@@ -3,7 +3,7 @@
 
 use crate::quantity::Size;
 use terrace::PoolConfig;
-use terrace_device::model::Preset;
+use terrace_device::model::{Preset, PresetRow};
 use terrace_policy::{
     AdmissionRule, Layout, Replacement, designs, find_admission, find_layout, find_replacement,
     restarts,
@@ -164,4 +164,12 @@ mod tests {
         let known: Vec<&str> = DESIGNS.iter().map(|design| design.name).chain(["all"]).collect();
         assert_eq!(unknown, format!("unknown design `fastest`; known: {}", known.join(", ")));
     }
+}
+
+/// The modelled devices and where their figures come from, for help.
+pub(super) fn presets() -> String {
+    let row =
+        |row: &PresetRow| format!("  {:<17}{}\n{:<19}{}\n", row.name, row.about, "", row.source);
+    let rows: String = Preset::TABLE.iter().map(row).collect();
+    format!("Devices, and where their figures come from:\n{rows}")
 }

@@ -51,7 +51,7 @@ pub use following::FollowingTiers;
 pub use policy_tier::WriteMode;
 pub use queues::HomeArray;
 pub use ranking::Bands;
-pub use start::{replay, replay_kept};
+pub use start::{replay, replay_kept, replay_marked};
 pub use traffic::{DeviceRates, DeviceTraffic, Traffic};
 
 use crate::References;
@@ -272,6 +272,19 @@ impl TierCounts {
     #[must_use]
     pub fn misses(&self) -> u64 {
         self.requests - self.memory_hits - self.flash_hits
+    }
+
+    /// What happened since `before`, which was counted in the same replay.
+    #[must_use]
+    pub fn since(&self, before: &TierCounts) -> TierCounts {
+        TierCounts {
+            requests: self.requests - before.requests,
+            memory_hits: self.memory_hits - before.memory_hits,
+            flash_hits: self.flash_hits - before.flash_hits,
+            dirty_leaves: self.dirty_leaves - before.dirty_leaves,
+            home: self.home.since(&before.home),
+            flash: self.flash.since(&before.flash),
+        }
     }
 
     /// What was counted, as it is with this flash: home may be the flash device, which serves what
