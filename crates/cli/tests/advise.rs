@@ -280,7 +280,7 @@ fn advice_from_the_first_half_is_tried_on_the_second() {
 fn the_report_is_one_page_and_the_same_for_the_same_seed() {
     let trace = Trace::new();
     let path = trace.path("a.html");
-    let report = ["--report", path.to_str().expect("text")];
+    let report = ["--report", path.to_str().expect("text"), "--covers", "1h"];
     assert!(trace.advise(&[&FEW[..], &report].concat()).status.success());
     let page = fs::read_to_string(&path).expect("a report");
     assert_eq!(page.matches("<svg").count(), 3);
@@ -304,7 +304,7 @@ fn nonsense_is_refused_in_a_line() {
         (&["--no-memory", "--memory", "5%"], "--memory"),
         (&["--price-flash", "-1"], "-1"),
         (&["--price-iops", "nan"], "nan"),
-        (&["--covers", "-3s"], "-3s"),
+        (&["--covers=-3s"], "-3s"),
     ] {
         let output = trace.advise(more);
         let stderr = String::from_utf8(output.stderr).expect("text");

@@ -134,7 +134,9 @@ pub fn choose(all: &[Candidate], misses: u64) -> Choice {
     let top = lasting.iter().copied().max_by(by_gain).filter(|_| misses >= MISSES_MIN);
     let taken = top.map(|top| knee_of(all, &lasting, gain(top)));
     let more = taken.map_or(0.0, gain);
-    let worn = useful().filter(|&at| !all[at].lasts && NEARLY_ALL * gain(at) > more);
+    // What would wear out is left out early, so that small samples may be all that tells of it.
+    let worn = (0..all.len()).filter(|&at| all[at].is_tier == has_tier && all[at].is_of_use());
+    let worn = worn.filter(|&at| !all[at].lasts && NEARLY_ALL * gain(at) > more);
     let worn = worn.max_by(by_gain);
     let enough = taken.and_then(|taken| {
         let same = || tiers.iter().copied().filter(|&at| all[at].design == all[taken].design);

@@ -96,6 +96,7 @@ pub fn estimates(
     let rates = |hits: f64, flash_writes: f64| TierRates {
         memory_misses: 1.0,
         first_uses: 0.0,
+        deferred: 0.0,
         flash_hits: hits,
         home: DeviceRates { reads: 1.0 - hits, writes: changed, ..DeviceRates::default() },
         flash: DeviceRates { reads: hits, writes: flash_writes, ..DeviceRates::default() },

@@ -4,7 +4,8 @@
 //! - E2: the interval of a gain is that of its mean over windows of time and over samples; and
 //!   where the tier was not full when counting began, it reaches up to the gain of a tier that
 //!   serves every page's first use too, since the trace does not tell what of these a longer one
-//!   would find there.
+//!   would find there. It reaches down to the gain with all pages written home that the tier took
+//!   changed and still kept at the end: a longer trace would write them.
 //! - E3: wear is read twice: at the pace of the trace, and at the pace times the upper end of the
 //!   gain by windows and samples, as clients that are served faster may ask for more. The second
 //!   one counts.
@@ -14,7 +15,7 @@ use super::seen::{Baseline, Seen};
 use crate::interval::Interval;
 use terrace_policy::{Design, MemoryPolicy, MemoryRule as DesignMemory};
 use terrace_replay::tiers::{Cleaning, Flash, FlashSetup, Memory, MemoryRule};
-use terrace_replay::{Sample, TierRates, throughput};
+use terrace_replay::{References, Sample, TierRates, throughput};
 
 /// Nothing takes less time than this for each reference: what memory always serves.
 const DEMAND_MIN_S: f64 = 1e-9;
@@ -46,6 +47,8 @@ pub struct Estimate {
     pub design: Design,
     pub slots: u32,
     pub stage: Stage,
+    /// Share of the extents in each sample that it is from.
+    pub rate: f64,
     /// How the memory above it chooses, if there is one.
     pub memory: Option<MemoryPolicy>,
     /// Means over the samples.
@@ -112,6 +115,20 @@ impl Replayed {
         Replayed { samples, baseline: Baseline { policy, seen, others }, stage, rate }
     }
 
+    /// The whole trace, for which memory without flash is under `policy`.
+    pub fn whole(
+        setting: &Setting,
+        references: References,
+        policy: Option<MemoryPolicy>,
+    ) -> Replayed {
+        let none = terrace_policy::designs::find("no-ssd").expect("the row of no flash");
+        let sample = Sample::whole(references, &setting.cuts.marks);
+        let all = [sample.replay(setting.memory(policy), &setup(setting, none, 1))];
+        let seen = Seen::of(&all, &setting.cuts, 1.0);
+        let baseline = Baseline { policy, seen, others: Vec::new() };
+        Replayed { samples: vec![sample], baseline, stage: Stage::Full, rate: 1.0 }
+    }
+
     /// Replays `design` with the given number of slots.
     pub fn estimate(&self, setting: &Setting, (design, slots): (Design, u32)) -> Estimate {
         let policy = setting.policy_of(&design, self.baseline.policy);
@@ -119,7 +136,8 @@ impl Replayed {
         let all: Vec<_> = self.samples.iter().map(|one| one.replay(memory, &setup)).collect();
         let seen = Seen::of(&all, &setting.cuts, f64::from(slots) * self.rate);
         let of = (design, slots, policy);
-        Estimate { stage: self.stage, ..Estimate::new(setting, &self.baseline, of, &seen) }
+        let (stage, rate) = (self.stage, self.rate);
+        Estimate { stage, rate, ..Estimate::new(setting, &self.baseline, of, &seen) }
     }
 }
 
@@ -192,6 +210,9 @@ impl Estimate {
         let misses = rates.memory_misses.max(f64::MIN_POSITIVE);
         let unsettled = if is_full { 0.0 } else { (rates.first_uses / misses).min(1.0) };
         let [low, high] = range(&gain, &gains.windows);
+        // The same share of the gain is lost at its lower end.
+        let written = baseline.gain_if_written(setting, &rates) / gain.mean;
+        let low = low * written.min(1.0);
         let reused = if is_full { high } else { baseline.gain_if_reused(setting, &rates) };
         let wear = Wear::new(setting, &rates, slots, high);
         let pace = setting.pace();
@@ -200,6 +221,7 @@ impl Estimate {
             design,
             slots,
             stage: Stage::Full,
+            rate: 1.0,
             memory,
             hit_ratio: Interval::of(&hit_ratios),
             gain,

@@ -6,6 +6,8 @@
 //! - P3: else small samples, of few sizes, tell which designs are worth more; those are replayed
 //!   with larger samples, or whole, at every size. What was left out is shown as the small samples
 //!   have it, and never advised.
+//! - P4: what is advised by samples, and the sizes next to it, are replayed whole if that is little
+//!   work; if something else is advised then, that is, too.
 
 use super::choice::is_held;
 use super::estimate::{Estimate, GAIN_TOLD_MAX};
@@ -14,8 +16,10 @@ use terrace_policy::{Design, Replacement};
 
 /// Work of the coarse stage, in references: a few seconds.
 const COARSE_WORK: f64 = 5e6;
-/// Of everything else.
-const FULL_WORK: f64 = 20e6;
+/// Of all sizes of the better designs.
+const FULL_WORK: f64 = 16e6;
+/// Of what is advised at last, from the whole trace.
+const WHOLE_WORK: f64 = 12e6;
 /// Sizes of each design in the coarse stage.
 const COARSE_SIZES: usize = 4;
 /// Designs that go on.
@@ -103,6 +107,33 @@ pub fn second(setting: &Setting, pairs: &[Pair], coarse: &[Estimate]) -> (Vec<Pa
     (chosen, rate)
 }
 
+/// Whether a row of the whole trace, and memory alone, are little work.
+pub fn affords_whole(setting: &Setting) -> bool {
+    setting.asked_rate.is_none() && 2.0 * setting.references <= WHOLE_WORK
+}
+
+/// What is left of the work for the whole trace.
+pub struct Work {
+    left: f64,
+    references: f64,
+}
+
+impl Work {
+    /// After memory alone.
+    pub fn new(setting: &Setting) -> Work {
+        let references = setting.references;
+        Work { left: WHOLE_WORK - references, references }
+    }
+
+    /// Takes what a row of `design` costs. Whether there was enough.
+    pub fn take(&mut self, design: &Design) -> bool {
+        let cost = weight(design) * self.references;
+        let is_enough = cost <= self.left;
+        self.left -= if is_enough { cost } else { 0.0 };
+        is_enough
+    }
+}
+
 /// The share of each sample with which all of `pairs` are `work`; 1 for the trace itself.
 fn rate_for(setting: &Setting, pairs: &[Pair], work: f64) -> f64 {
     let weights: f64 = pairs.iter().map(|pair| weight(&pair.0)).sum();
@@ -123,7 +154,7 @@ fn rate_for(setting: &Setting, pairs: &[Pair], work: f64) -> f64 {
 fn weight(design: &Design) -> f64 {
     match design.replacement {
         Replacement::BlockWeight | Replacement::Chosen => 4.0,
-        Replacement::Benefit | Replacement::AnticipatedBenefit => 4.0,
+        Replacement::Benefit | Replacement::AnticipatedBenefit => 6.0,
         Replacement::Temperature => 2.0,
         _ => 1.0,
     }

@@ -103,6 +103,13 @@ impl Baseline {
         }
     }
 
+    /// The gain if what flash took changed, and kept to the end, had been written home in time.
+    pub fn gain_if_written(&self, setting: &Setting, rates: &TierRates) -> f64 {
+        let mut with = *rates;
+        with.home.writes += rates.deferred;
+        setting.throughput(&with) / setting.throughput(&self.seen.rates())
+    }
+
     /// The gain if the first uses of pages, which no tier can have within this trace, had been
     /// served by flash: the most that a tier comes to which was never full.
     pub fn gain_if_reused(&self, setting: &Setting, rates: &TierRates) -> f64 {
@@ -124,6 +131,7 @@ pub fn mean(all: &[TierRates]) -> TierRates {
         mean.memory_misses += rates.memory_misses / count;
         mean.flash_hits += rates.flash_hits / count;
         mean.first_uses += rates.first_uses / count;
+        mean.deferred += rates.deferred / count;
         for (mean, one) in [(&mut mean.home, &rates.home), (&mut mean.flash, &rates.flash)] {
             mean.reads += one.reads / count;
             mean.sequential_reads += one.sequential_reads / count;

@@ -97,6 +97,8 @@ impl Advice {
                 self.size(open),
                 percent(one.filled)
             )
+        } else if one.rates.deferred > one.rates.home.writes {
+            "most of the pages that flash took changed are not written home yet at its end".into()
         } else {
             "its parts differ too much".into()
         };

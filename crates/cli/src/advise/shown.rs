@@ -90,12 +90,15 @@ impl Advice {
             None if setting.frames > 0 => format!("memory: {size} as it was"),
             None => "no memory above".into(),
         };
+        let whole = self.estimates.iter().any(|one| one.rate >= 1.0);
         let sampled = match self.rate {
             _ if self.is_from_misses() => "an LRU of memory's misses".into(),
             rate if rate >= 1.0 => "replayed in full".into(),
             rate => format!(
-                "replayed in {SAMPLES} samples of {} of its extents each; errors are 95% intervals",
-                percent(rate)
+                "replayed in {SAMPLES} samples of {} of its extents each (errors are 95% \
+                 intervals){}",
+                percent(rate),
+                if whole { ", what has no error whole" } else { "" }
             ),
         };
         let what = if self.is_from_misses() { "misses" } else { "references" };
@@ -213,7 +216,7 @@ impl Advice {
     /// What sampling is off by at worst: the gain as a share, the flash hit ratio.
     pub fn errors_max(&self) -> Option<[f64; 2]> {
         self.truth.as_ref()?;
-        let full = |one: &&Estimate| one.stage == Stage::Full;
+        let full = |one: &&Estimate| one.stage == Stage::Full && one.rate < 1.0;
         let pairs = || {
             let all = self.estimates.iter().filter(full);
             all.filter_map(|one| Some((one, self.truth_of(one)?)))
@@ -325,6 +328,7 @@ impl Estimate {
         let mut object = json!({
             "design": self.design.name,
             "memory_policy": self.memory.map(MemoryPolicy::name),
+            "sample": self.rate,
             "is_coarse": self.stage == Stage::Coarse,
             "is_held": is_held(self.design.name),
             "capacity_pages": self.slots,
