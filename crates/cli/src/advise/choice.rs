@@ -119,9 +119,22 @@ pub struct Choice {
     pub open: Option<usize>,
 }
 
+/// What is advised of `estimates`, and what the first half of the trace alone would have advised.
+pub fn choices(
+    estimates: &[Estimate],
+    lifetime_years: f64,
+    misses: u64,
+) -> (Choice, Option<Choice>) {
+    let all = estimates.iter().map(|one| Candidate::of(one, lifetime_years));
+    let learnt = estimates.iter().map(|one| Candidate::learnt(one, lifetime_years));
+    let learnt: Option<Vec<Candidate>> = learnt.collect();
+    let chosen = choose(&all.collect::<Vec<_>>(), misses);
+    (chosen, learnt.map(|learnt| choose(&learnt, misses)))
+}
+
 /// Chooses from `all`, sizes ascending within each design. `misses` of pages that were used before
 /// were counted.
-pub fn choose(all: &[Candidate], misses: u64) -> Choice {
+fn choose(all: &[Candidate], misses: u64) -> Choice {
     let gain = |at: usize| all[at].told_gain();
     let by_gain = |&a: &usize, &b: &usize| gain(a).total_cmp(&gain(b)).then(b.cmp(&a));
     let has_tier = all.iter().any(|one| one.is_tier);

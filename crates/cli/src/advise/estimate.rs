@@ -15,10 +15,8 @@ use super::seen::{Baseline, Seen};
 use crate::interval::Interval;
 use terrace_policy::{Design, MemoryPolicy, MemoryRule as DesignMemory};
 use terrace_replay::tiers::{Cleaning, Flash, FlashSetup, Memory, MemoryRule};
-use terrace_replay::{References, Sample, TierRates, throughput};
+use terrace_replay::{References, Sample, TierRates};
 
-/// Nothing takes less time than this for each reference: what memory always serves.
-const DEMAND_MIN_S: f64 = 1e-9;
 const DAY_S: f64 = 86_400.0;
 const YEAR_DAYS: f64 = 365.25;
 /// A gain of more is not told from this one: home is nearly idle then, and the load is limited by
@@ -171,13 +169,6 @@ impl Setting {
             (DesignMemory::Prefers(own), None) => Some(own),
             (DesignMemory::Any, None) => best,
         }
-    }
-
-    /// References a second.
-    pub fn throughput(&self, rates: &TierRates) -> f64 {
-        let home = rates.home.time_s(&self.home);
-        let flash = rates.flash.time_s(&self.flash);
-        throughput(&[home.max(DEMAND_MIN_S), flash.max(DEMAND_MIN_S)], self.clients)
     }
 
     /// Of a month, as far as prices are given.

@@ -28,7 +28,7 @@ use crate::output::{Sink, Sinks, Stopwatch};
 use crate::progress::Bars;
 use crate::replay::Source;
 use crate::report;
-use choice::{Candidate, Choice, choose};
+use choice::choices;
 use estimate::{Replayed, Stage};
 use plan::{First, Pair};
 use terrace::Misses;
@@ -145,7 +145,7 @@ fn replay(setting: &Setting, references: References, pairs: &[Pair], bars: &Bars
 fn settle(setting: &Setting, whole: &Replayed, estimates: &mut [Estimate]) {
     let misses = whole.baseline.seen.reused_misses;
     let mut work = plan::Work::new(setting);
-    while let Some(taken) = choices(setting, estimates, misses).0.taken {
+    while let Some(taken) = choices(estimates, setting.lifetime_years, misses).0.taken {
         let name = estimates[taken].design.name;
         let is_near = |at: usize| {
             at.abs_diff(taken) <= 1 && estimates[at].design.name == name && estimates[at].rate < 1.0
@@ -200,15 +200,6 @@ fn all(
         replayed.estimate(setting, pair)
     };
     pairs.iter().map(one).collect()
-}
-
-/// What is advised, and what the first half of the trace alone would have advised.
-fn choices(setting: &Setting, estimates: &[Estimate], misses: u64) -> (Choice, Option<Choice>) {
-    let years = setting.lifetime_years;
-    let all: Vec<Candidate> = estimates.iter().map(|one| Candidate::of(one, years)).collect();
-    let learnt: Option<Vec<Candidate>> =
-        estimates.iter().map(|one| Candidate::learnt(one, years)).collect();
-    (choose(&all, misses), learnt.map(|learnt| choose(&learnt, misses)))
 }
 
 #[cfg(test)]
@@ -314,7 +305,7 @@ mod tests {
             assert!(one.hit_ratio.mean >= HITS_MIN, "{said}");
             assert!(one.gain.mean >= GAIN_MIN && one.gain_range[0] >= GAIN_MIN, "{said}");
             assert!(one.lasts(advice.setting.lifetime_years), "{said}");
-            assert!(advice.reused_misses() >= choice::MISSES_MIN, "{said}");
+            assert!(advice.baseline.seen.reused_misses >= choice::MISSES_MIN, "{said}");
         }
         assert!(taken >= 3, "{taken} of 24: too few to show anything");
     }

@@ -15,7 +15,7 @@ use super::{SAMPLES, Setting};
 use terrace_policy::{Design, Replacement};
 
 /// Work of the coarse stage, in references: a few seconds.
-const COARSE_WORK: f64 = 5e6;
+const COARSE_WORK: f64 = 3e6;
 /// Of all sizes of the better designs.
 const FULL_WORK: f64 = 16e6;
 /// Of what is advised at last, from the whole trace.

@@ -82,7 +82,7 @@ impl Advice {
     fn too_short(&self) -> String {
         let open = self.choice.open.expect("what a longer trace might show");
         let one = &self.estimates[open];
-        let misses = self.reused_misses();
+        let misses = self.baseline.seen.reused_misses;
         let why = if misses < MISSES_MIN {
             format!(
                 "{} of the misses that are counted are of pages used before, and {} are needed",

@@ -8,8 +8,8 @@ use crate::replay::{Source, sizes};
 use terrace::Misses;
 use terrace_device::model::{Preset, Spec};
 use terrace_policy::{Costs, DESIGNS, Design, HomeDevice, MemoryPolicy};
-use terrace_replay::ServiceTimes;
 use terrace_replay::tiers::HomeArray;
+use terrace_replay::{ServiceTimes, TierRates, throughput};
 use terrace_trace::{PageBytes, Paging};
 
 /// Sizes of the flash unless others are asked for, as shares of the pages.
@@ -21,6 +21,9 @@ const RATE_MAX: f64 = 1.0 / SAMPLES as f64;
 /// A trace of less says nothing of a day: it may lie between two checkpoints, or hold one alone,
 /// and nothing of what runs by the hour.
 pub const SPAN_MIN_S: f64 = 3_600.0;
+
+/// Nothing takes less time than this for each reference: what memory always serves.
+const DEMAND_MIN_S: f64 = 1e-9;
 
 /// How fast requests come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -187,6 +190,13 @@ impl Setting {
             Pace::Known(pace) => Some(pace),
             Pace::NoClock | Pace::TooShort => None,
         }
+    }
+
+    /// References a second.
+    pub fn throughput(&self, rates: &TierRates) -> f64 {
+        let home = rates.home.time_s(&self.home);
+        let flash = rates.flash.time_s(&self.flash);
+        throughput(&[home.max(DEMAND_MIN_S), flash.max(DEMAND_MIN_S)], self.clients)
     }
 
     /// How sizes in bytes become pages.

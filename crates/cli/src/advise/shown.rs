@@ -1,11 +1,11 @@
 //! The advice as text and as JSON.
 
-use super::choice::{Choice, Verdict, is_held, knee};
+use super::choice::{Choice, Verdict, choices, is_held, knee};
 use super::estimate::{GAIN_TOLD_MAX, Stage, years_text};
 use super::seen::Baseline;
 use super::sentence::time_text;
 use super::setting::Pace;
-use super::{Estimate, SAMPLES, Setting, choices};
+use super::{Estimate, SAMPLES, Setting};
 use crate::interval::{Interval, rounded};
 use crate::output::Stopwatch;
 use crate::replay::Source;
@@ -59,7 +59,7 @@ impl Advice {
         (truth, rate): (Option<Vec<Estimate>>, f64),
     ) -> Advice {
         let misses = baseline.seen.reused_misses;
-        let (choice, learnt) = choices(&setting, &estimates, misses);
+        let (choice, learnt) = choices(&estimates, setting.lifetime_years, misses);
         let references = setting.references;
         Advice {
             about,
@@ -74,11 +74,6 @@ impl Advice {
             references,
             rate,
         }
-    }
-
-    /// Misses of memory that were counted, of pages that were used before.
-    pub fn reused_misses(&self) -> u64 {
-        self.baseline.seen.reused_misses
     }
 
     /// What was assumed, in a line or two.

@@ -149,6 +149,14 @@ pub(super) fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {
     MemoryPolicy::find(text).map_err(|unknown| unknown.to_string())
 }
 
+/// The modelled devices and where their figures come from, for help.
+pub(super) fn presets() -> String {
+    let row =
+        |row: &PresetRow| format!("  {:<17}{}\n{:<19}{}\n", row.name, row.about, "", row.source);
+    let rows: String = Preset::TABLE.iter().map(row).collect();
+    format!("Devices, and where their figures come from:\n{rows}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,12 +172,4 @@ mod tests {
         let known: Vec<&str> = DESIGNS.iter().map(|design| design.name).chain(["all"]).collect();
         assert_eq!(unknown, format!("unknown design `fastest`; known: {}", known.join(", ")));
     }
-}
-
-/// The modelled devices and where their figures come from, for help.
-pub(super) fn presets() -> String {
-    let row =
-        |row: &PresetRow| format!("  {:<17}{}\n{:<19}{}\n", row.name, row.about, "", row.source);
-    let rows: String = Preset::TABLE.iter().map(row).collect();
-    format!("Devices, and where their figures come from:\n{rows}")
 }
