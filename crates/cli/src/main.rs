@@ -7,6 +7,7 @@
 //!   random moments; `matrix`: at every event of scripted paths; `lives`: killed processes,
 //!   and files that come to harm; `histories`: transactions of threads.
 //! - `replay`: traces through policies. `advise`: what a flash tier would buy.
+//!   `probe`: what a device gives.
 //! - `placement`: where pages belong if their requests were known.
 //! - `trace`: traces of storage requests: look into them, convert them, make them up,
 //!   record them.
@@ -37,6 +38,7 @@ mod lives;
 mod matrix;
 mod new_place;
 mod placement;
+mod probe;
 mod replay;
 mod shell;
 mod torture;
@@ -93,6 +95,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Bench(command) => bench::bench(command),
         Command::Placement(options) => placement::placement(&options),
         Command::Advise(options) => advise::advise(&options),
+        Command::Probe(options) => probe::probe(&options),
         Command::Replay(options) => replay::replay(&options),
         Command::Trace(Trace::Convert(options)) => trace::convert(&options),
         Command::Trace(Trace::Info(options)) => trace::info(&options),

@@ -103,7 +103,10 @@ fn every_design_is_advised_and_a_home_on_flash_is_no_advice() {
         assert_eq!(number(one, "home_time_us") == 0.0, is_home, "{one}");
     }
     assert_ne!(object["advice"]["take"]["design"], "ssd-only");
-    assert_eq!(object["parameters"]["memory_policy"], "by design");
+    assert!(object["parameters"]["memory_policy"].is_string());
+    let of = |name: &str| results.iter().find(|one| one["design"] == name).expect("a row");
+    assert_eq!(of("cac")["memory_policy"], "gd2l");
+    assert_eq!(of("lc")["memory_policy"], object["parameters"]["memory_policy"]);
     // Of many rows those are shown that matter; all of them are in the JSON.
     let text =
         String::from_utf8(trace.advise(&["--flash", "2%,5%,10%,20%,40%"]).stdout).expect("text");
@@ -130,7 +133,12 @@ fn a_replay_hits_as_often_as_the_engine_that_was_recorded() {
         let bench = ["bench", "tpcc"];
         assert!(terrace(&[&bench[..], &load, &tiers, &kept, &out].concat()).status.success());
         let all = ["advise", &trace, "--memory", "500p", "--sample", "100%", "--json", &said];
-        assert!(terrace(&[&all[..], &tiers].concat()).status.success());
+        // The engine's own policy, unless one goes with the design.
+        let memory: &[&str] = match design {
+            "fasc" | "cac" | "auto" => &[],
+            _ => &["--memory-policy", "lru-2"],
+        };
+        assert!(terrace(&[&all[..], &tiers, memory].concat()).status.success());
         let engine = number(&object(&ran)["runs"][0]["flash"], "hit_ratio");
         let replay = number(&object(&said)["results"][0], "flash_hit_ratio");
         let off = 100.0 * (replay - engine);
@@ -166,7 +174,8 @@ fn endurance_and_prices_are_told_where_they_are_known() {
     assert!(
         plain["results"][0]["years"].is_null() && plain["results"][0]["cost_per_month"].is_null()
     );
-    let rated = ["--drive-writes-per-day", "3", "--drive", "1GiB", "--warranty", "4"];
+    let rated =
+        ["--drive-writes-per-day", "3", "--drive", "1GiB", "--warranty", "4", "--covers", "1h"];
     let prices = ["--price-flash", "2", "--price-iops", "0.5"];
     let object = trace.json(&[&FEW[..], &rated, &prices].concat());
     for one in object["results"].as_array().expect("results") {
@@ -175,28 +184,103 @@ fn endurance_and_prices_are_told_where_they_are_known() {
         assert!((number(one, "drive_writes_per_day") / per_day - 1.0).abs() < 1e-3);
         let years = 3.0 * 4.0 / per_day;
         assert!((number(one, "years") / years - 1.0).abs() < 1e-3, "{years} {one}");
+        assert!(number(one, "years_least") <= number(one, "years"), "{one}");
         let gib = number(one, "capacity_bytes") / f64::from(1 << 30);
         let cost = 2.0 * gib + 0.5 * number(one, "home_iops");
         assert!((number(one, "cost_per_month") - cost).abs() < 0.01, "{cost} {one}");
     }
     // Of a drive whose sizes are known a small tier takes a part.
-    let part = trace.json(&[&FEW[..], &["--flash-device", "dc-nvme"]].concat());
+    let hour = ["--covers", "1h"];
+    let part = trace.json(&[&FEW[..], &["--flash-device", "dc-nvme"], &hour].concat());
     let one = &part["results"][0];
     let all = number(one, "drive_writes_per_day") * 960e9;
     assert!((all / number(one, "flash_bytes_per_day") - 1.0).abs() < 0.01, "{one}");
     // A thousandth of that drive is worn out in days: there is nothing to advise.
     let worn = ["--drive-writes-per-day", "0.01", "--drive", "64MiB"];
-    let object = trace.json(&[&FEW[..], &worn].concat());
+    let object = trace.json(&[&FEW[..], &worn, &hour].concat());
     assert!(object["advice"]["take"].is_null() && object["advice"]["wears_out"] == true);
     let sentence = object["advice"]["sentence"].as_str().expect("a sentence");
     assert!(sentence.starts_with("No size of iodrive lasts for 5 years"), "{sentence}");
+}
+
+/// Numbers of requests were read as nanoseconds: billions of references a second, and a drive that
+/// lasts a day. A trace of .14 s was as good as a day's.
+#[test]
+fn a_trace_without_a_clock_or_of_a_moment_tells_nothing_of_wear() {
+    let arc = concat!(env!("CARGO_MANIFEST_DIR"), "/../replay/tests/data/mixed.lis");
+    let rated = ["--flash-device", "dc-nvme", "--drive", "64MiB", "--price-iops", "1"];
+    let said = |path: &str, more: &[&str]| {
+        let output = terrace(&[&["advise", path, "--json", "-"], &rated[..], more].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{error}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let object = said(arc, &[]);
+    assert!(object["trace"]["span_s"].is_null(), "{}", object["trace"]);
+    assert!(object["parameters"]["references_per_s"].is_null());
+    let trace = Trace::new();
+    let path = trace.path("a.trace");
+    // 400 s, and with the clock that the user vouches for .14 s.
+    for more in [&[][..], &["--covers", "140ms"]] {
+        let short = said(path.to_str().expect("text"), &[&FEW[..], more].concat());
+        for one in object["results"]
+            .as_array()
+            .expect("results")
+            .iter()
+            .chain(short["results"].as_array().expect("results"))
+        {
+            for name in ["years", "years_least", "drive_writes_per_day", "home_iops"] {
+                assert!(one[name].is_null(), "{name}: {one}");
+            }
+        }
+        let sentence = short["advice"]["sentence"].as_str().expect("a sentence");
+        assert!(!sentence.contains("wears"), "{sentence}");
+        assert!(sentence.contains("60 minutes are needed"), "{sentence}");
+    }
+    let day = said(path.to_str().expect("text"), &[&FEW[..], &["--covers", "24h"]].concat());
+    assert!(day["results"][0]["years_least"].is_number());
+}
+
+#[test]
+fn devices_are_presets_or_figures() {
+    let trace = Trace::new();
+    let figures = ["--home", "iops=3000,latency=700us,bandwidth=125MiB"];
+    let [preset, figures] = [&["--home", "gp3"][..], &figures].map(|home| {
+        let object = trace.json(&[&FEW[..], home].concat());
+        object["results"][3]["throughput_gain"].as_f64().expect("a gain")
+    });
+    assert!((preset / figures - 1.0).abs() < 0.01, "{preset} {figures}");
+    for (home, said) in [
+        ("iops=0,latency=1ms,bandwidth=1MiB", "iops has to be above zero"),
+        ("iops=10,latency=1ms,bandwidth=0MiB", "bandwidth has to be above zero"),
+        ("iops=10", "iops, latency and bandwidth"),
+    ] {
+        let output = trace.advise(&["--home", home]);
+        let stderr = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(2), "{home}: {stderr}");
+        assert!(stderr.contains(said) && stderr.lines().count() == 1, "{home}: {stderr}");
+    }
+}
+
+#[test]
+fn advice_from_the_first_half_is_tried_on_the_second() {
+    let trace = Trace::new();
+    let object = trace.json(&FEW);
+    let check = &object["advice"]["from_first_half"];
+    assert!(check["take"]["design"].is_string(), "{check}");
+    let [first, second] =
+        ["throughput_gain", "throughput_gain_on_second_half"].map(|name| number(check, name));
+    // The load does not change.
+    assert!((first / second - 1.0).abs() < 0.1, "{check}");
+    let text = String::from_utf8(trace.advise(&FEW).stdout).expect("text");
+    assert!(text.contains("check: from its first half alone"), "{text}");
 }
 
 #[test]
 fn the_report_is_one_page_and_the_same_for_the_same_seed() {
     let trace = Trace::new();
     let path = trace.path("a.html");
-    let report = ["--report", path.to_str().expect("text")];
+    let report = ["--report", path.to_str().expect("text"), "--covers", "1h"];
     assert!(trace.advise(&[&FEW[..], &report].concat()).status.success());
     let page = fs::read_to_string(&path).expect("a report");
     assert_eq!(page.matches("<svg").count(), 3);
@@ -218,6 +302,9 @@ fn nonsense_is_refused_in_a_line() {
         (&["--sample", "0%"], "--sample"),
         (&["--drive-writes-per-day", "-1"], "-1"),
         (&["--no-memory", "--memory", "5%"], "--memory"),
+        (&["--price-flash", "-1"], "-1"),
+        (&["--price-iops", "nan"], "nan"),
+        (&["--covers=-3s"], "-3s"),
     ] {
         let output = trace.advise(more);
         let stderr = String::from_utf8(output.stderr).expect("text");

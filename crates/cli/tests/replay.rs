@@ -101,6 +101,25 @@ fn curves_end_where_only_first_uses_miss() {
     }
 }
 
+/// A hundredth of a small trace is a few pages: curves were off by 20 points, and nothing said so.
+#[test]
+fn a_curve_of_a_small_trace_is_not_from_a_handful_of_pages() {
+    let trace = small_trace();
+    let trace = trace.to_str().expect("text");
+    let curve = [trace, "--curve", "--policy", "lru,sieve"];
+    let object = json_of(&[&curve[..], &["--errors"]].concat());
+    for one in object["curves"].as_array().expect("curves") {
+        assert!(one["error_max"].as_f64().unwrap_or_default() < 0.02, "{one}");
+    }
+    let said = |more: &[&str]| {
+        let output = replay(&[&curve[..], more].concat());
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(said(&["--sample", "1%"]).contains("the samples have 18 pages, and may be off"));
+    assert!(!said(&[]).contains("may be off"));
+}
+
 #[test]
 fn a_trace_that_is_read_twice_gives_the_same_misses() {
     let trace = small_trace();

@@ -36,7 +36,7 @@ pub use opt::{Bypass, NEVER, next_uses, opt};
 pub use places::Places;
 pub use queueing::throughput;
 pub use references::References;
-pub use sample::{Sample, TierRates};
+pub use sample::{Sample, Stretches, TierRates};
 pub use service::ServiceTimes;
 pub use single_tier::{BANDS, Policy, online};
 pub use streaming::{Following, Numbered, Reference, StreamError};

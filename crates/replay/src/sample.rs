@@ -8,12 +8,15 @@
 //!   numbers have none in common.
 //! - M2: what a sample has too many references, or too few, are taken to be hits in memory: it is
 //!   hot pages that make the difference (as SHARDS-adj has it).
-//! - M3: a read follows on from another only if little came between them in the whole trace.
+//! - M3: stretches of time begin and end at references of the whole trace, so that those of all
+//!   samples are the same stretches.
+//! - M4: a read follows on from another only if little came between them in the whole trace.
 //! - Not for: traces of fewer pages than some thousands, which are replayed whole.
 
 use crate::curve::hash;
-use crate::tiers::{DeviceRates, FlashSetup, Memory, TierCounts, replay};
+use crate::tiers::{DeviceRates, FlashSetup, Memory, TierCounts, replay_marked};
 use crate::{Places, References};
+use std::ops::Range;
 use terrace_policy::EXTENT_PAGES;
 use terrace_trace::{Kind, PageKey, PageRequest};
 
@@ -27,6 +30,10 @@ pub struct TierRates {
     pub memory_misses: f64,
     /// Of them, those that flash served.
     pub flash_hits: f64,
+    /// Of the references, those to a page for the first time: no tier can have it.
+    pub first_uses: f64,
+    /// Pages that flash took changed, and whose write home is still to come at the end.
+    pub deferred: f64,
     /// To home.
     pub home: DeviceRates,
     /// To flash.
@@ -34,11 +41,13 @@ pub struct TierRates {
 }
 
 impl TierRates {
-    fn of(counts: &TierCounts, expected: f64) -> TierRates {
+    fn of(counts: &TierCounts, first_uses: u64, expected: f64) -> TierRates {
         let missed = counts.requests - counts.memory_hits;
         TierRates {
             memory_misses: missed as f64 / expected,
             flash_hits: counts.flash_hits as f64 / expected,
+            first_uses: first_uses as f64 / expected,
+            deferred: counts.dirty_slots as f64 / expected,
             home: counts.home.per(expected),
             flash: counts.flash.per(expected),
         }
@@ -51,47 +60,104 @@ impl TierRates {
     }
 }
 
-/// A trace, or a part of it.
+/// A trace, or a part of it, in stretches of time.
 pub struct Sample {
     references: References,
     places: Places,
     /// Share of the extents.
     rate: f64,
-    /// References before are there to fill the tiers.
-    counted_from: usize,
-    /// References that such a share of the counted ones is.
-    expected: f64,
+    /// Where each stretch begins; what comes before the first fills the tiers. The last ends with
+    /// the trace.
+    marks: Vec<usize>,
+    /// References that such a share of each stretch is.
+    expected: Vec<f64>,
+    /// Pages that are used first in each stretch.
+    first_uses: Vec<u64>,
+}
+
+/// What memory and a flash tier did in each stretch of a sample.
+pub struct Stretches {
+    /// Before each stretch, and at the end.
+    counts: Vec<TierCounts>,
+    expected: Vec<f64>,
+    first_uses: Vec<u64>,
+}
+
+impl Stretches {
+    /// What was asked for in these stretches.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such stretches.
+    #[must_use]
+    pub fn rates(&self, stretches: Range<usize>) -> TierRates {
+        let expected = self.expected[stretches.clone()].iter().sum::<f64>().max(1.0);
+        let first_uses = self.first_uses(stretches.clone());
+        TierRates::of(&self.counts(stretches), first_uses, expected)
+    }
+
+    /// The same as it was counted.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such stretches.
+    #[must_use]
+    pub fn counts(&self, stretches: Range<usize>) -> TierCounts {
+        self.counts[stretches.end].since(&self.counts[stretches.start])
+    }
+
+    /// Pages that are used first in these stretches.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such stretches.
+    #[must_use]
+    pub fn first_uses(&self, stretches: Range<usize>) -> u64 {
+        self.first_uses[stretches].iter().sum()
+    }
+
+    /// All that was counted before a stretch.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stretch.
+    #[must_use]
+    pub fn before(&self, stretch: usize) -> TierCounts {
+        self.counts[stretch]
+    }
 }
 
 impl Sample {
-    /// All of `references`, of which the first share `warm_up` fills the tiers.
+    /// All of `references`, in stretches that begin at the references `marks`, which ascend.
+    ///
+    /// # Panics
+    ///
+    /// If there is no mark.
     #[must_use]
-    pub fn whole(references: References, warm_up: f64) -> Sample {
-        let all = references.pages().len();
-        let counted_from = first_counted(all, warm_up);
+    pub fn whole(references: References, marks: &[usize]) -> Sample {
         let places = Places::new(&references);
-        let expected = (all - counted_from) as f64;
-        Sample { references, places, rate: 1.0, counted_from, expected }
+        let expected = lengths(marks, references.pages().len());
+        let expected = expected.map(|length| length as f64).collect();
+        Sample::new(references, places, 1.0, marks.to_vec(), expected)
     }
 
     /// Sample `number` of `references`: a share `rate` of the extents.
     ///
     /// # Panics
     ///
-    /// If there is not this number of samples without extents in common.
+    /// If there is not this number of samples without extents in common; if there is no mark.
     #[must_use]
     pub fn of_extents(
         references: &References,
         (rate, number): (f64, u32),
-        warm_up: f64,
+        marks: &[usize],
         seed: u64,
     ) -> Sample {
         assert!(rate > 0.0 && rate * f64::from(number + 1) <= 1.0, "a share of the extents");
         let taken = extents_taken(references, rate, number, seed);
-        let all = references.pages().len();
-        let first = first_counted(all, warm_up);
         let mut sample = References::default();
-        let (mut counted_from, mut previous) = (None, None);
+        let mut own_marks = Vec::with_capacity(marks.len());
+        let mut previous = None;
         // Times are of no matter, but when they pass is.
         let mut time_ns = 0;
         for (at, &page) in references.pages().iter().enumerate() {
@@ -99,8 +165,8 @@ impl Sample {
             if !taken[page as usize] {
                 continue;
             }
-            if at >= first {
-                counted_from.get_or_insert(sample.pages().len());
+            while marks.get(own_marks.len()).is_some_and(|&mark| mark <= at) {
+                own_marks.push(sample.pages().len());
             }
             if previous.is_some_and(|previous| at - previous > BETWEEN_MAX) {
                 sample.cut();
@@ -109,10 +175,23 @@ impl Sample {
             let kind = if references.is_write(at) { Kind::Write } else { Kind::Read };
             sample.push(PageRequest { time_ns, page: references.name(page), kind });
         }
-        let counted_from = counted_from.unwrap_or(sample.pages().len());
-        let expected = ((all - first) as f64 * rate).max(1.0);
+        own_marks.resize(marks.len(), sample.pages().len());
+        let expected = lengths(marks, references.pages().len());
+        let expected = expected.map(|length| length as f64 * rate).collect();
         let places = Places::new(&sample);
-        Sample { references: sample, places, rate, counted_from, expected }
+        Sample::new(sample, places, rate, own_marks, expected)
+    }
+
+    fn new(
+        references: References,
+        places: Places,
+        rate: f64,
+        marks: Vec<usize>,
+        expected: Vec<f64>,
+    ) -> Sample {
+        assert!(!marks.is_empty(), "a stretch is counted");
+        let first_uses = first_uses(&references, &marks);
+        Sample { references, places, rate, marks, expected, first_uses }
     }
 
     /// Its references.
@@ -121,25 +200,44 @@ impl Sample {
         &self.references
     }
 
-    /// What `memory` above `setup` would be asked for; from where it is counted is the sample's to
-    /// say.
+    /// What `memory` above `setup` does; from where it is counted is the sample's to say.
     #[must_use]
-    pub fn rates(&self, memory: Memory, setup: &FlashSetup) -> TierRates {
+    pub fn replay(&self, memory: Memory, setup: &FlashSetup) -> Stretches {
         let scaled = |pages: u32| ((f64::from(pages) * self.rate).round() as u32).max(1);
         let memory = Memory {
             policy: memory.policy.map(|(row, frames)| (row, scaled(frames))),
             outstanding: (f64::from(memory.outstanding) * self.rate).round() as u32,
-            counted_from: self.counted_from,
             ..memory
         };
         let setup = setup.scaled(self.rate);
-        let counts = replay(&self.references, &self.places, memory, &setup);
-        TierRates::of(&counts, self.expected)
+        let counts = replay_marked(&self.references, &self.places, memory, &setup, &self.marks);
+        let (expected, first_uses) = (self.expected.clone(), self.first_uses.clone());
+        Stretches { counts, expected, first_uses }
     }
 }
 
-fn first_counted(all: usize, warm_up: f64) -> usize {
-    ((all as f64 * warm_up) as usize).min(all.saturating_sub(1))
+/// References of each stretch of `all`.
+fn lengths(marks: &[usize], all: usize) -> impl Iterator<Item = usize> + '_ {
+    let ends = marks.iter().skip(1).copied().chain([all]);
+    marks.iter().zip(ends).map(|(&mark, end)| end - mark)
+}
+
+/// Pages that are used first in each stretch: numbers are given as pages appear.
+fn first_uses(references: &References, marks: &[usize]) -> Vec<u64> {
+    let mut counts = vec![0; marks.len()];
+    let (mut known, mut stretch) = (0, 0);
+    for (at, &page) in references.pages().iter().enumerate() {
+        while marks.get(stretch).is_some_and(|&mark| mark <= at) {
+            stretch += 1;
+        }
+        if page == known {
+            known += 1;
+            if let Some(last) = stretch.checked_sub(1) {
+                counts[last] += 1;
+            }
+        }
+    }
+    counts
 }
 
 /// Which pages lie in extents of the sample.
@@ -189,7 +287,7 @@ mod tests {
     fn samples_have_nothing_in_common_and_together_are_all() {
         let references = trace();
         let samples: Vec<Sample> =
-            (0..4).map(|number| Sample::of_extents(&references, (0.25, number), 0.5, 3)).collect();
+            (0..4).map(|number| Sample::of_extents(&references, (0.25, number), &[0], 3)).collect();
         let sum = |of: fn(&References) -> u64| {
             samples.iter().map(|sample| of(sample.references())).sum::<u64>()
         };
@@ -201,27 +299,34 @@ mod tests {
     #[test]
     fn a_sample_of_everything_is_the_whole() {
         let references = trace();
-        let sample = Sample::of_extents(&references, (1.0, 0), 0.4, 3);
-        let whole = Sample::whole(references, 0.4);
+        let marks = [100_000, 200_000, 300_000];
+        let sample = Sample::of_extents(&references, (1.0, 0), &marks, 3);
+        let whole = Sample::whole(references, &marks);
         let memory = memory(300);
         for design in ["no-ssd", "dw", "lc", "tac", "face", "fasc", "cac", "auto"] {
             let setup = setup(design, 1_500);
-            assert_eq!(sample.rates(memory, &setup), whole.rates(memory, &setup), "{design}");
+            let (sample, whole) = (sample.replay(memory, &setup), whole.replay(memory, &setup));
+            for stretches in [0..1, 1..3, 0..3] {
+                let (part, all) = (sample.rates(stretches.clone()), whole.rates(stretches));
+                assert_eq!(part, all, "{design}");
+            }
         }
     }
 
     #[test]
     fn samples_are_near_the_whole() {
         let references = trace();
-        let samples: Vec<Sample> =
-            (0..4).map(|number| Sample::of_extents(&references, (0.2, number), 0.5, 3)).collect();
-        let whole = Sample::whole(references, 0.5);
+        let half = references.pages().len() / 2;
+        let sample = |number| Sample::of_extents(&references, (0.2, number), &[half], 3);
+        let samples: Vec<Sample> = (0..4).map(sample).collect();
+        let whole = Sample::whole(references, &[half]);
         let memory = memory(500);
         for (design, slots) in [("no-ssd", 1), ("dw", 800), ("dw", 3_000), ("lc", 2_000)] {
             let setup = setup(design, slots);
-            let truth = whole.rates(memory, &setup);
+            let truth = whole.replay(memory, &setup).rates(0..1);
             let mean = |of: fn(&TierRates) -> f64| {
-                samples.iter().map(|sample| of(&sample.rates(memory, &setup))).sum::<f64>() / 4.0
+                let rates = samples.iter().map(|sample| sample.replay(memory, &setup).rates(0..1));
+                rates.map(|rates| of(&rates)).sum::<f64>() / 4.0
             };
             let hits = mean(TierRates::flash_hit_ratio);
             assert!((hits - truth.flash_hit_ratio()).abs() < 0.02, "{design} {slots}: {hits}");
@@ -238,5 +343,52 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// The same replay counted from a mark on, as an ordinary replay counts it, and cut off at
+    /// another.
+    #[test]
+    fn a_stretch_is_what_a_replay_to_its_end_counts_from_its_beginning() {
+        let references = trace();
+        let places = Places::new(&references);
+        let (memory, marks) = (memory(300), [60_001, 123_456, 200_000]);
+        let part = |end: usize| {
+            let (mut part, mut time_ns) = (References::default(), 0);
+            for (at, &page) in references.pages()[..end].iter().enumerate() {
+                time_ns += u64::from(references.has_waited(at));
+                let kind = if references.is_write(at) { Kind::Write } else { Kind::Read };
+                part.push(PageRequest { time_ns, page: references.name(page), kind });
+            }
+            part
+        };
+        for design in ["no-ssd", "lc", "tac", "face", "exclusive"] {
+            let setup = setup(design, 1_500);
+            let counts = replay_marked(&references, &places, memory, &setup, &marks);
+            for (from, to) in [(0, 1), (1, 3), (0, 2)] {
+                let end = marks.get(to).copied().unwrap_or(references.pages().len());
+                let part = part(end);
+                let (places, memory) =
+                    (Places::new(&part), Memory { counted_from: marks[from], ..memory });
+                let expected = crate::tiers::replay(&part, &places, memory, &setup);
+                // A replay tells of all dirty slots, a stretch of those that came.
+                let dirty_slots = expected.dirty_slots.saturating_sub(counts[from].dirty_slots);
+                let expected = TierCounts { dirty_slots, ..expected };
+                assert_eq!(counts[to].since(&counts[from]), expected, "{design} {from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn first_uses_are_those_of_a_set() {
+        let references = trace();
+        let marks = [0, 1, 777, 150_000];
+        let counts = first_uses(&references, &marks);
+        let mut seen = std::collections::HashSet::new();
+        let mut expected = vec![0; marks.len()];
+        for (at, &page) in references.pages().iter().enumerate() {
+            let stretch = marks.iter().filter(|&&mark| mark <= at).count() - 1;
+            expected[stretch] += u64::from(seen.insert(page));
+        }
+        assert_eq!(counts, expected);
     }
 }

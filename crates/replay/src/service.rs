@@ -70,6 +70,16 @@ impl ServiceTimes {
         ServiceTimes::measured(&preset.spec(), page_bytes, outstanding)
     }
 
+    /// The same of a device in figures.
+    ///
+    /// # Panics
+    ///
+    /// As [`ServiceTimes::with_queue`].
+    #[must_use]
+    pub fn of_spec_with_queue(spec: &Spec, page_bytes: u64, outstanding: u32) -> ServiceTimes {
+        ServiceTimes::measured(spec, page_bytes, outstanding)
+    }
+
     fn measured(spec: &Spec, page_bytes: u64, outstanding: u32) -> ServiceTimes {
         assert!(page_bytes > 0 && page_bytes <= MEMBER_BYTES / REQUESTS / RUN_PAGES);
         assert!(outstanding > 0, "a request at least");

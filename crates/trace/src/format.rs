@@ -14,7 +14,7 @@ use crate::nearest;
 use crate::pages::{PageBytes, Paging};
 use crate::reader::{Decode, Opened, ReadOptions};
 use crate::records::{ParseRecord, RecordDecoder};
-use crate::request::Addressing;
+use crate::request::{Addressing, Clock};
 use crate::text::{
     self, Alibaba, Blkparse, Columns, Csv, Disksim, Fio, FioLog, Ftrace, Ids, Mqsim, Msr,
     NumberIds, Pg15, Spc, Strace, Tectonic, Tencent,
@@ -305,11 +305,12 @@ fn open_lines<P: ParseLine + Default + 'static>(
     _: &ReadOptions,
 ) -> Result<Opened, TraceError> {
     let decoder = Box::new(LineDecoder::new(window, P::default()));
-    Ok(Opened { decoder, addressing: Addressing::Bytes, paging: P::PAGING })
+    Ok(Opened { decoder, addressing: Addressing::Bytes, paging: P::PAGING, clock: P::CLOCK })
 }
 
 fn open_ids(decoder: Box<dyn Decode>) -> Opened {
-    Opened { decoder, addressing: Addressing::Objects, paging: Paging::Whole }
+    let (addressing, paging, clock) = (Addressing::Objects, Paging::Whole, Clock::Absent);
+    Opened { decoder, addressing, paging, clock }
 }
 
 fn open_csv(window: Window, options: &ReadOptions) -> Result<Opened, TraceError> {
@@ -323,8 +324,9 @@ fn open_csv(window: Window, options: &ReadOptions) -> Result<Opened, TraceError>
         }
     };
     let (addressing, paging) = columns.addressing();
+    let clock = columns.clock();
     let decoder = Box::new(LineDecoder::new(window, Csv::new(columns)));
-    Ok(Opened { decoder, addressing, paging })
+    Ok(Opened { decoder, addressing, paging, clock })
 }
 
 fn open_records<P: ParseRecord + 'static>(
@@ -336,7 +338,8 @@ fn open_records<P: ParseRecord + 'static>(
         Addressing::Bytes => Paging::Split(PageBytes::DEFAULT),
         Addressing::Objects => Paging::Whole,
     };
-    Opened { decoder: Box::new(RecordDecoder::new(window, parser)), addressing, paging }
+    let decoder = Box::new(RecordDecoder::new(window, parser));
+    Opened { decoder, addressing, paging, clock: Clock::Kept }
 }
 
 /// The formats of lines, with a line of each.

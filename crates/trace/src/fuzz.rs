@@ -8,7 +8,7 @@ use crate::compact::{CompactHeader, CompactWriter, file_of};
 use crate::format::{FORMATS, Format};
 use crate::pages::Paging;
 use crate::reader::{ReadOptions, Reader};
-use crate::request::{Addressing, Request};
+use crate::request::{Addressing, Clock, Request};
 use crate::tally::BadInput;
 
 /// Requests that are read at most: a few packed bytes may be very many.
@@ -25,7 +25,7 @@ pub fn trace(bytes: &[u8]) {
 pub fn compact_trace(bytes: &[u8]) {
     for addressing in [Addressing::Bytes, Addressing::Objects] {
         let Some((count, records)) = bytes.split_first() else { return };
-        let header = CompactHeader { addressing, paging: Paging::Whole };
+        let header = CompactHeader { addressing, paging: Paging::Whole, clock: Clock::Kept };
         let file = file_of(header, u32::from(*count), records);
         read(&file, Some(Format::Compact));
     }
@@ -45,7 +45,7 @@ fn read(bytes: &[u8], format: Option<Format>) {
     if addressing == Addressing::Bytes {
         assert!(skipped.iter().all(|request| request.checked() == Ok(*request)), "Z1");
     }
-    let header = CompactHeader { addressing, paging: Paging::Whole };
+    let header = CompactHeader { addressing, paging: Paging::Whole, clock: Clock::Kept };
     let mut writer = CompactWriter::new(Vec::new(), header).expect("a vector takes it");
     for request in &skipped {
         writer.write(*request).expect("a vector takes it");

@@ -61,7 +61,7 @@ pub use format::{FORMATS, Format, FormatRow, UnknownFormatName, known_names};
 pub use interner::{Interner, PAGES_MAX};
 pub use pages::{PageBytes, PageKey, PageRequest, Pages, Paging};
 pub use reader::{ReadOptions, Reader};
-pub use request::{ADDRESS_END, Addressing, Kind, Request, SECTOR_BYTES};
+pub use request::{ADDRESS_END, Addressing, Clock, Kind, Request, SECTOR_BYTES};
 pub use roles::FileRole;
 pub use summary::{Findings, Skew, Summary};
 pub use synthetic::{

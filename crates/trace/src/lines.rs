@@ -8,7 +8,7 @@ use crate::error::{BadField, Place, Problem, TraceError};
 use crate::files::FileNames;
 use crate::pages::{PageBytes, Paging};
 use crate::reader::{BATCH_REQUESTS, Decode, More};
-use crate::request::Request;
+use crate::request::{Clock, Request};
 use crate::tally::Tally;
 use crate::window::Window;
 use memchr::memchr;
@@ -20,6 +20,8 @@ pub const LINE_BYTES_MAX: usize = 1 << 16;
 pub trait ParseLine {
     /// How its requests are best split into pages.
     const PAGING: Paging = Paging::Split(PageBytes::DEFAULT);
+    /// What the times are.
+    const CLOCK: Clock = Clock::Kept;
 
     /// The request on `line`, or none if the line is not about one: a header, a comment, an event
     /// of another kind.

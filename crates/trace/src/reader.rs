@@ -19,7 +19,7 @@ use crate::files::FileNames;
 use crate::format::{self, Format};
 use crate::lines::{LineDecoder, ParseLine};
 use crate::pages::Paging;
-use crate::request::{Addressing, Request};
+use crate::request::{Addressing, Clock, Request};
 use crate::tally::{BadInput, Tally};
 use crate::text::{Columns, Strace};
 use crate::unpack::{Packing, unpack};
@@ -73,6 +73,7 @@ pub(crate) struct Opened {
     pub decoder: Box<dyn Decode>,
     pub addressing: Addressing,
     pub paging: Paging,
+    pub clock: Clock,
 }
 
 /// The requests of a trace.
@@ -163,7 +164,8 @@ impl Reader {
             File::open(path).map_err(|source| TraceError::Open { path: name.clone(), source })?;
         let window = Window::new(name.clone(), Packing::Plain, Box::new(file));
         let decoder = Box::new(LineDecoder::new(window, Strace::under(under.to_vec())));
-        let opened = Opened { decoder, addressing: Addressing::Bytes, paging: Strace::PAGING };
+        let (addressing, paging, clock) = (Addressing::Bytes, Strace::PAGING, Strace::CLOCK);
+        let opened = Opened { decoder, addressing, paging, clock };
         let tally = Tally::new(bad_input);
         Ok(Reader::new(name, Format::Strace, Packing::Plain, opened, tally))
     }
@@ -215,6 +217,11 @@ impl Reader {
     /// The path of a file whose requests have come, where the trace has paths.
     pub fn file_path(&self, number: u32) -> Option<&[u8]> {
         self.opened.decoder.paths()?.name(number)
+    }
+
+    /// What the times of its requests are.
+    pub fn clock(&self) -> Clock {
+        self.opened.clock
     }
 
     /// What was met besides requests, up to now: requests are decoded ahead of their reader.

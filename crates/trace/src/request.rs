@@ -28,6 +28,16 @@ pub enum Addressing {
     Objects,
 }
 
+/// Whether the times of a trace are times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Clock {
+    /// They count nanoseconds.
+    Kept,
+    /// They order the requests and say nothing else: numbers of requests, say. No span, pace or
+    /// rate follows from them.
+    Absent,
+}
+
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {

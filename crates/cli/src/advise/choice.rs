@@ -1,12 +1,14 @@
-//! Which design of which size to take, and the sentence that says so.
+//! Which design of which size to take, or that the trace does not tell.
 //!
-//! - The knee: the smallest size that gives nearly all that any would give.
-//! - Of designs that do about as well at that size, the one that writes least to flash.
-//! - What wears the drive out too soon is left out, if anything else is worth its place.
+//! - H1: nothing is taken that serves under 1% of memory's misses, or whose gain may be below 1.05;
+//!   or that wears its drive out too soon; or whose design is not [`is_held`] against the engine.
+//! - H2: of what is left, the knee: the smallest size that gives nearly all that any would give.
+//!   Gains above `GAIN_TOLD_MAX` are alike.
+//! - H3: of designs that do about as well at that size, the one that writes least to flash.
+//! - H4: if nothing is left, the reason is told: nothing is gained, the drive wears out, or the
+//!   trace is too short, and then how long one would have to be.
 
-use super::Setting;
-use super::estimate::{Estimate, years_text};
-use crate::table::percent;
+use super::estimate::{Estimate, GAIN_TOLD_MAX, Half, Stage};
 
 /// This share of the best gain is nearly all.
 const NEARLY_ALL: f64 = 0.95;
@@ -15,56 +17,174 @@ const ALL: f64 = 0.99;
 /// Designs so close do about as well.
 const AS_WELL: f64 = 0.98;
 /// Less is nothing.
-const GAIN_MIN: f64 = 1.05;
+pub const GAIN_MIN: f64 = 1.05;
+/// A tier that serves less of memory's misses is of no use, whatever the gain comes from.
+pub const HITS_MIN: f64 = 0.01;
+/// Misses of pages that were used before, below which a trace tells nothing: of a share of half of
+/// them the error is then 3 points.
+pub const MISSES_MIN: u64 = 1_000;
+/// A gain that a longer trace might show is looked for if it reaches this.
+const MAYBE_MIN: f64 = 1.2;
 
-/// What is advised: places in the list of estimates.
+/// Designs whose gain at twice the size was off by more than a tenth on a trace of the engine's
+/// own: `docs/ADVICE.md` says by how much, and why. They are shown and not advised.
+pub const NOT_HELD: [&str; 2] = ["exclusive", "fasc"];
+
+/// Whether what is predicted of a design was found to be what the engine does.
+pub fn is_held(design: &str) -> bool {
+    !NOT_HELD.contains(&design)
+}
+
+/// What is known of a design of a size, as far as a choice needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    pub design: &'static str,
+    pub slots: u32,
+    /// Whether it is a tier. A home that is on flash is what a tier comes up to at best; whether to
+    /// have one is not a matter of caching.
+    pub is_tier: bool,
+    pub hits: f64,
+    pub gain: f64,
+    /// The least and the most that the gain may be.
+    pub range: [f64; 2],
+    pub lasts: bool,
+    pub flash_writes: f64,
+    /// Whether it is from all that is replayed.
+    pub is_full: bool,
+}
+
+impl Candidate {
+    /// What the first half of the trace alone would have told.
+    pub fn learnt(one: &Estimate, lifetime_years: f64) -> Option<Candidate> {
+        let [learnt, _] = one.halves?;
+        let Half { gain, hits } = learnt;
+        let all = Candidate::of(one, lifetime_years);
+        Some(Candidate { gain, hits, range: [gain, gain], ..all })
+    }
+
+    /// What was estimated.
+    pub fn of(one: &Estimate, lifetime_years: f64) -> Candidate {
+        Candidate {
+            design: one.design.name,
+            slots: one.slots,
+            is_tier: one.design.uses_flash(),
+            hits: one.hit_ratio.mean,
+            gain: one.gain.mean,
+            range: one.gain_range,
+            lasts: one.lasts(lifetime_years),
+            flash_writes: one.rates.flash.writes,
+            is_full: one.stage == Stage::Full,
+        }
+    }
+
+    fn told_gain(&self) -> f64 {
+        self.gain.min(GAIN_TOLD_MAX)
+    }
+
+    fn is_of_use(&self) -> bool {
+        self.hits >= HITS_MIN && self.gain >= GAIN_MIN && is_held(self.design)
+    }
+
+    fn is_sure(&self) -> bool {
+        self.range[0] >= GAIN_MIN
+    }
+}
+
+/// Why a design is taken, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Take,
+    /// Nothing is gained.
+    NoFlash,
+    /// What would be gained wears the drive out.
+    WearsOut,
+    /// The trace is too short.
+    TooShort,
+}
+
+/// What is advised: places in the list of candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
+    pub verdict: Verdict,
     /// The design at its knee; none if no flash is worth it.
     pub taken: Option<usize>,
     /// The size of the same design beyond which there is nothing more to gain.
     pub enough: Option<usize>,
     /// The best gain of all, whatever wears out.
     pub best: usize,
-    /// Whether something was left out because the drive would not last.
-    pub wears_out: bool,
+    /// What gains more than what is taken, and was left out because the drive would not last.
+    pub worn: Option<usize>,
+    /// If the trace is too short: what a longer one might show to be worth taking.
+    pub open: Option<usize>,
 }
 
-/// Chooses from `estimates`, sizes ascending within each design: a flash tier. A home that is on
-/// flash is what a tier comes up to at best; whether to have one is not a matter of caching.
-pub fn choose(estimates: &[Estimate], lifetime_years: f64) -> Choice {
-    let by_gain = |&a: &usize, &b: &usize| {
-        estimates[a].gain.mean.total_cmp(&estimates[b].gain.mean).then(b.cmp(&a))
-    };
-    let tiers = (0..estimates.len()).filter(|&at| estimates[at].design.uses_flash());
-    let all: Vec<usize> = if tiers.clone().next().is_some() {
-        tiers.collect()
-    } else {
-        (0..estimates.len()).collect()
-    };
-    let all = all.into_iter();
-    let best = all.clone().max_by(by_gain).expect("a design and a size");
-    let lasting: Vec<usize> =
-        all.clone().filter(|&at| estimates[at].lasts(lifetime_years)).collect();
-    let gain = |at: usize| estimates[at].gain.mean;
-    let top = lasting.iter().copied().max_by(by_gain).filter(|&top| gain(top) >= GAIN_MIN);
-    let taken = top.map(|top| {
-        let near = lasting.iter().copied().filter(|&at| gain(at) >= NEARLY_ALL * gain(top));
-        let slots = near.clone().map(|at| estimates[at].slots).min().expect("the top is near");
-        let here: Vec<usize> = near.filter(|&at| estimates[at].slots == slots).collect();
-        let most = here.iter().map(|&at| gain(at)).fold(0.0, f64::max);
-        let as_good = here.into_iter().filter(|&at| gain(at) >= AS_WELL * most);
-        let writes = |at: usize| estimates[at].rates.flash.writes;
-        as_good.min_by(|&a, &b| writes(a).total_cmp(&writes(b))).expect("the best of them")
-    });
+/// What is advised of `estimates`, and what the first half of the trace alone would have advised.
+pub fn choices(
+    estimates: &[Estimate],
+    lifetime_years: f64,
+    misses: u64,
+) -> (Choice, Option<Choice>) {
+    let all = estimates.iter().map(|one| Candidate::of(one, lifetime_years));
+    let learnt = estimates.iter().map(|one| Candidate::learnt(one, lifetime_years));
+    let learnt: Option<Vec<Candidate>> = learnt.collect();
+    let chosen = choose(&all.collect::<Vec<_>>(), misses);
+    (chosen, learnt.map(|learnt| choose(&learnt, misses)))
+}
+
+/// Chooses from `all`, sizes ascending within each design. `misses` of pages that were used before
+/// were counted.
+fn choose(all: &[Candidate], misses: u64) -> Choice {
+    let gain = |at: usize| all[at].told_gain();
+    let by_gain = |&a: &usize, &b: &usize| gain(a).total_cmp(&gain(b)).then(b.cmp(&a));
+    let has_tier = all.iter().any(|one| one.is_tier);
+    let tiers: Vec<usize> =
+        (0..all.len()).filter(|&at| all[at].is_full && all[at].is_tier == has_tier).collect();
+    let of_held = tiers.iter().copied().filter(|&at| is_held(all[at].design)).max_by(by_gain);
+    let best = of_held.or(tiers.iter().copied().max_by(by_gain)).expect("a design and a size");
+    let useful = || tiers.iter().copied().filter(|&at| all[at].is_of_use());
+    let lasting: Vec<usize> = useful().filter(|&at| all[at].is_sure() && all[at].lasts).collect();
+    let top = lasting.iter().copied().max_by(by_gain).filter(|_| misses >= MISSES_MIN);
+    let taken = top.map(|top| knee_of(all, &lasting, gain(top)));
+    let more = taken.map_or(0.0, gain);
+    // What would wear out is left out early, so that small samples may be all that tells of it.
+    let worn = (0..all.len()).filter(|&at| all[at].is_tier == has_tier && all[at].is_of_use());
+    let worn = worn.filter(|&at| !all[at].lasts && NEARLY_ALL * gain(at) > more);
+    let worn = worn.max_by(by_gain);
     let enough = taken.and_then(|taken| {
-        let name = estimates[taken].design.name;
-        let same = all.filter(|&at| estimates[at].design.name == name);
-        let most = same.clone().map(gain).fold(0.0, f64::max);
-        same.clone().find(|&at| gain(at) >= ALL * most).filter(|&at| at >= taken)
+        let same = || tiers.iter().copied().filter(|&at| all[at].design == all[taken].design);
+        let most = same().map(gain).fold(0.0, f64::max);
+        same().find(|&at| gain(at) >= ALL * most).filter(|&at| at >= taken)
     });
-    let is_less = |taken: usize| gain(best) * NEARLY_ALL > gain(taken);
-    let wears_out = !estimates[best].lasts(lifetime_years) && taken.is_none_or(is_less);
-    Choice { taken, enough, best, wears_out }
+    // What a longer trace might show to be worth taking.
+    let maybe = |at: usize| {
+        let one = &all[at];
+        let is_open = one.is_of_use() || one.range[1] >= MAYBE_MIN;
+        is_open && one.lasts && is_held(one.design)
+    };
+    let open = || tiers.iter().copied().filter(|&at| maybe(at));
+    let smallest = || open().min_by_key(|&at| all[at].slots);
+    let open = open().filter(|&at| all[at].is_of_use()).max_by(by_gain).or_else(smallest);
+    let verdict = match (taken, worn, open) {
+        (Some(_), ..) => Verdict::Take,
+        (None, Some(_), _) if lasting.is_empty() => Verdict::WearsOut,
+        (.., Some(_)) => Verdict::TooShort,
+        _ => Verdict::NoFlash,
+    };
+    Choice { verdict, taken, enough, best, worn, open }
+}
+
+/// The smallest size of `lasting` that gives nearly the gain `top`, under the design that writes
+/// least of those that do about as well there.
+fn knee_of(all: &[Candidate], lasting: &[usize], top: f64) -> usize {
+    let gain = |at: usize| all[at].told_gain();
+    let near = || lasting.iter().copied().filter(|&at| gain(at) >= NEARLY_ALL * top);
+    let slots = near().map(|at| all[at].slots).min().expect("the top is near");
+    let here = || near().filter(|&at| all[at].slots == slots);
+    let most = here().map(gain).fold(0.0, f64::max);
+    let as_good = here().filter(|&at| gain(at) >= AS_WELL * most);
+    let writes = |at: usize| all[at].flash_writes;
+    as_good.min_by(|&a, &b| writes(a).total_cmp(&writes(b))).expect("the best of them")
 }
 
 /// The smallest of some sizes that gives nearly the best of their gains.
@@ -73,119 +193,94 @@ pub fn knee(sizes: impl Iterator<Item = (u32, f64)> + Clone) -> Option<u32> {
     sizes.filter(|&(_, gain)| gain >= NEARLY_ALL * best).map(|(slots, _)| slots).min()
 }
 
-/// The advice in a sentence or two.
-pub fn sentence(choice: &Choice, estimates: &[Estimate], setting: &Setting) -> String {
-    let drive = setting.flash_name;
-    let size = |at: usize| setting.size_text(estimates[at].slots);
-    let worn = |at: usize| {
-        let years = estimates[at].years.map(years_text);
-        years.map_or(String::new(), |years| format!(", and wears it out in {years}"))
-    };
-    let Some(taken) = choice.taken else {
-        let best = &estimates[choice.best];
-        if choice.wears_out {
-            return format!(
-                "No size of {drive} lasts for {}: {} of it, under {}, would make this load {:.1} \
-                 times as fast{}. Take a drive that may be written more often.",
-                years_text(setting.lifetime_years),
-                size(choice.best),
-                best.design.name,
-                best.gain.mean,
-                worn(choice.best),
-            );
-        }
-        return format!(
-            "No flash: the best of these, {} of {drive} under {}, would make this load {:.2} \
-             times as fast as it is with memory over {} alone.",
-            size(choice.best),
-            best.design.name,
-            best.gain.mean,
-            setting.home_name,
-        );
-    };
-    let one = &estimates[taken];
-    let mut text = format!(
-        "{} of {drive} under {} serves {} of memory's misses, makes this load {:.1} times as fast",
-        size(taken),
-        one.design.name,
-        percent(one.hit_ratio.mean),
-        one.gain.mean,
-    );
-    text += &worn(taken);
-    match choice.enough {
-        Some(enough) if enough != taken => {
-            text += &format!("; more than {} buys nothing.", size(enough));
-        }
-        Some(_) => text += "; more buys nothing.",
-        None => text += ".",
-    }
-    if choice.wears_out {
-        let best = &estimates[choice.best];
-        text += &format!(
-            " {} under {} would be {:.1} times as fast{}.",
-            size(choice.best),
-            best.design.name,
-            best.gain.mean,
-            worn(choice.best),
-        );
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interval::Interval;
-    use terrace_policy::designs;
-    use terrace_replay::TierRates;
 
-    fn estimate(design: &str, slots: u32, gain: f64, (writes, years): (f64, f64)) -> Estimate {
-        let mut rates = TierRates::default();
-        rates.flash.writes = writes;
-        Estimate {
-            design: designs::find(design).expect("a design"),
+    const MANY: u64 = 1_000_000;
+
+    fn candidate(design: &'static str, slots: u32, gain: f64, flash_writes: f64) -> Candidate {
+        Candidate {
+            design,
             slots,
-            rates,
-            hit_ratio: Interval::of(&[0.5]),
-            gain: Interval::of(&[gain]),
-            home_s: 1.0,
-            flash_s: 1.0,
-            flash_bytes_per_day: None,
-            drive_writes_per_day: None,
-            years: (years > 0.0).then_some(years),
-            home_iops: None,
-            cost: None,
+            is_tier: true,
+            hits: 0.5,
+            gain,
+            range: [gain, gain],
+            lasts: true,
+            flash_writes,
+            is_full: true,
         }
     }
 
     #[test]
     fn the_knee_is_taken_under_the_design_that_writes_less() {
-        let estimates = [
-            estimate("dw", 10, 2.0, (1.0, 0.0)),
-            estimate("dw", 20, 3.95, (1.0, 0.0)),
-            estimate("dw", 40, 4.0, (1.0, 0.0)),
-            estimate("dw", 80, 4.0, (1.0, 0.0)),
-            estimate("lc", 20, 4.0, (2.0, 0.0)),
-            estimate("lc", 40, 4.05, (2.0, 0.0)),
+        let all = [
+            candidate("dw", 10, 2.0, 1.0),
+            candidate("dw", 20, 3.95, 1.0),
+            candidate("dw", 40, 4.0, 1.0),
+            candidate("dw", 80, 4.0, 1.0),
+            candidate("lc", 20, 4.0, 2.0),
+            candidate("lc", 40, 4.05, 2.0),
         ];
-        let choice = choose(&estimates, 5.0);
+        let choice = choose(&all, MANY);
         assert_eq!((choice.taken, choice.enough, choice.best), (Some(1), Some(2), 5));
-        assert!(!choice.wears_out);
+        assert_eq!((choice.verdict, choice.worn), (Verdict::Take, None));
     }
 
     #[test]
     fn what_wears_the_drive_out_is_left_out_and_told() {
-        let estimates = [estimate("dw", 10, 2.0, (1.0, 9.0)), estimate("lc", 10, 4.0, (1.0, 0.5))];
-        let choice = choose(&estimates, 5.0);
-        assert_eq!((choice.taken, choice.best, choice.wears_out), (Some(0), 1, true));
-        let choice = choose(&estimates, 0.1);
-        assert_eq!((choice.taken, choice.wears_out), (Some(1), false));
-        assert_eq!(choose(&estimates[1..], 5.0).taken, None);
+        let worn = Candidate { lasts: false, ..candidate("lc", 10, 4.0, 1.0) };
+        let all = [candidate("dw", 10, 2.0, 1.0), worn];
+        let choice = choose(&all, MANY);
+        assert_eq!((choice.taken, choice.best, choice.worn), (Some(0), 1, Some(1)));
+        let choice = choose(&all[1..], MANY);
+        assert_eq!((choice.taken, choice.verdict), (None, Verdict::WearsOut));
+    }
+
+    /// The knee of a best gain of 1.06 was a size with 1.01, which was advised as "1.0 times as
+    /// fast".
+    #[test]
+    fn a_knee_below_the_least_gain_is_not_taken() {
+        let all = [candidate("dw", 10, 1.01, 1.0), candidate("dw", 20, 1.06, 1.0)];
+        assert_eq!(choose(&all, MANY).taken, Some(1));
+        assert_eq!(choose(&all[..1], MANY).verdict, Verdict::NoFlash);
+    }
+
+    /// The gain of a design that brings a better memory policy was credited to a tier that served
+    /// .2% of the misses.
+    #[test]
+    fn a_tier_that_serves_nothing_is_not_taken() {
+        let idle = Candidate { hits: 0.002, ..candidate("cc", 1, 1.9, 1.0) };
+        let choice = choose(&[idle], MANY);
+        assert_eq!(choice.taken, None);
+    }
+
+    /// Gains of 156 and 217 times, of a home with nothing left to do, decided on the size.
+    #[test]
+    fn gains_of_an_idle_home_are_alike() {
+        let all = [candidate("dw", 10, 20.0, 1.0), candidate("dw", 20, 217.0, 1.0)];
+        let choice = choose(&all, MANY);
+        assert_eq!((choice.taken, choice.enough), (Some(0), Some(0)));
     }
 
     #[test]
-    fn a_gain_of_a_few_percent_is_no_flash() {
-        let choice = choose(&[estimate("dw", 10, 1.02, (1.0, 0.0))], 5.0);
-        assert_eq!((choice.taken, choice.best, choice.wears_out), (None, 0, false));
+    fn a_trace_that_does_not_tell_is_too_short() {
+        let unsure = Candidate { range: [0.9, 1.5], ..candidate("lc", 10, 1.2, 1.0) };
+        assert_eq!(choose(&[unsure], MANY).verdict, Verdict::TooShort);
+        let sure = candidate("lc", 10, 1.2, 1.0);
+        assert_eq!(choose(&[sure], MISSES_MIN - 1).verdict, Verdict::TooShort);
+        assert_eq!(choose(&[sure], MISSES_MIN).verdict, Verdict::Take);
+        // It never filled the tier: a longer one might find more there.
+        let open = Candidate { range: [1.0, 2.0], hits: 0.0, ..candidate("lc", 10, 1.0, 1.0) };
+        assert_eq!(choose(&[open], MANY).verdict, Verdict::TooShort);
+    }
+
+    #[test]
+    fn a_design_that_is_not_held_against_the_engine_is_not_taken() {
+        let all = [candidate("fasc", 10, 4.0, 1.0), candidate("lc", 10, 1.5, 1.0)];
+        let choice = choose(&all, MANY);
+        assert_eq!((choice.taken, choice.best), (Some(1), 1));
+        assert_eq!(choose(&all[..1], MANY).taken, None);
     }
 }

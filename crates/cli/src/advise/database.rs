@@ -5,7 +5,8 @@
 //! trace has to be recorded.
 
 use super::Setting;
-use super::estimate::{Baseline, Estimate};
+use super::estimate::Estimate;
+use super::seen::{Baseline, Seen};
 use crate::command::Advise;
 use crate::failure::Failure;
 use crate::table::{percent, thousands};
@@ -98,16 +99,20 @@ pub fn estimates(
     let changed = misses.dirty_leaves as f64 / misses.curve.misses().max(1) as f64;
     let rates = |hits: f64, flash_writes: f64| TierRates {
         memory_misses: 1.0,
+        first_uses: 0.0,
+        deferred: 0.0,
         flash_hits: hits,
         home: DeviceRates { reads: 1.0 - hits, writes: changed, ..DeviceRates::default() },
         flash: DeviceRates { reads: hits, writes: flash_writes, ..DeviceRates::default() },
     };
-    let baseline = Baseline::of(setting, vec![rates(0.0, 0.0)]);
+    let seen = |rates| Seen::of_rates(rates, misses.curve.sampled());
+    let without = seen(rates(0.0, 0.0));
+    let baseline = Baseline { policy: None, seen: without, others: Vec::new() };
     let one = |&slots: &u32| {
         let hits = misses.curve.hit_ratio(slots);
         // What came from home and left as it came, and what left changed.
         let writes = (1.0 - hits) * (1.0 - changed).max(0.0) + changed;
-        Estimate::new(setting, &baseline, (design, slots), &[rates(hits, writes)])
+        Estimate::new(setting, &baseline, (design, slots, None), &seen(rates(hits, writes)))
     };
     let estimates = slots.iter().map(one).collect();
     (baseline, estimates)

@@ -1,26 +1,40 @@
 //! What all estimates have in common, from the options and the trace.
 
 use super::SAMPLES;
-use crate::command::{Advise, CacheSize, Prices};
+use super::time::Cuts;
+use crate::command::{Advise, CacheSize, DeviceChoice, Prices};
 use crate::failure::Failure;
 use crate::replay::{Source, sizes};
 use terrace::Misses;
-use terrace_device::model::Preset;
+use terrace_device::model::{Preset, Spec};
 use terrace_policy::{Costs, DESIGNS, Design, HomeDevice, MemoryPolicy};
-use terrace_replay::ServiceTimes;
 use terrace_replay::tiers::HomeArray;
+use terrace_replay::{ServiceTimes, TierRates, throughput};
 use terrace_trace::{PageBytes, Paging};
 
 /// Sizes of the flash unless others are asked for, as shares of the pages.
 const SHARES: [f64; 12] = [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0];
 /// Pages of which 1% is a page.
 const SHARED_MIN: u32 = 100;
-/// References that are replayed in full; of longer traces the samples together have this number.
-const WHOLE_MAX: f64 = 4e6;
 /// The largest share of the extents that each sample may be.
 const RATE_MAX: f64 = 1.0 / SAMPLES as f64;
-/// Frames that memory has in a sample, at least: fewer are another cache.
-const FRAMES_MIN: f64 = 20.0;
+/// A trace of less says nothing of a day: it may lie between two checkpoints, or hold one alone,
+/// and nothing of what runs by the hour.
+pub const SPAN_MIN_S: f64 = 3_600.0;
+
+/// Nothing takes less time than this for each reference: what memory always serves.
+const DEMAND_MIN_S: f64 = 1e-9;
+
+/// How fast requests come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// References a second.
+    Known(f64),
+    /// The trace has no clock.
+    NoClock,
+    /// It has, and covers less than [`SPAN_MIN_S`].
+    TooShort,
+}
 
 /// What all estimates have in common.
 pub struct Setting {
@@ -32,8 +46,8 @@ pub struct Setting {
     /// Distinct pages of the trace.
     pub pages: u32,
     pub page_bytes: u64,
-    pub home_name: &'static str,
-    pub flash_name: &'static str,
+    pub home_name: String,
+    pub flash_name: String,
     pub home: ServiceTimes,
     pub flash: ServiceTimes,
     /// What a request costs at an idle device.
@@ -43,7 +57,13 @@ pub struct Setting {
     pub lambda: f64,
     pub seed: u64,
     pub warm_up: f64,
+    /// References of the trace, or what was counted in their place.
+    pub references: f64,
+    /// What they cover, if that is known.
+    pub span_s: Option<f64>,
     pub references_per_s: Option<f64>,
+    pub pace: Pace,
+    pub cuts: Cuts,
     pub drive_pages: Option<u32>,
     /// Pages of the smallest drive of the kind, where no size was given.
     pub drive_pages_min: u32,
@@ -51,8 +71,8 @@ pub struct Setting {
     pub warranty_years: f64,
     pub lifetime_years: f64,
     pub prices: Prices,
-    /// Share of the extents in each sample; 1 for all of the trace.
-    pub rate: f64,
+    /// Share of the extents in each sample, if it was asked for; 1 for all of the trace.
+    pub asked_rate: Option<f64>,
 }
 
 impl Setting {
@@ -80,16 +100,17 @@ impl Setting {
         if load.warm_up.0 >= 1.0 {
             return Err(Failure::usage("--warm-up 100% leaves nothing to count"));
         }
-        let references = source.references.pages().len() as f64;
-        let span_s = load.covers.map_or(source.references.span_s(), |span| span.0);
+        let references = source.references.pages().len();
+        let span_s = load.covers.map(|span| span.0).or(source.span_s());
         let pages = source.references.pages_count();
-        let all = Setting::common(options, page_bytes, pages, (references, span_s))?;
+        let all = Setting::common(options, page_bytes, pages, (references as f64, span_s))?;
         Ok(Setting {
             has_memory: frames > 0,
             memory_policy: tiers.memory_policy,
             frames,
             warm_up: load.warm_up.0,
-            rate: rate(options, source.references.pages().len(), frames)?,
+            cuts: Cuts::new(references, load.warm_up.0),
+            asked_rate: asked_rate(options)?,
             ..all
         })
     }
@@ -101,7 +122,7 @@ impl Setting {
     /// As [`Setting::new`].
     pub fn of_misses(options: &Advise, misses: &Misses) -> Result<Setting, Failure> {
         let pages = misses.pages.min(1 << 30) as u32;
-        let span_s = options.load.covers.map_or(misses.seconds, |span| span.0);
+        let span_s = Some(options.load.covers.map_or(misses.seconds, |span| span.0));
         let requests = (misses.curve.misses() as f64, span_s);
         let all = Setting::common(options, PageBytes::DEFAULT.get(), pages, requests)?;
         Ok(Setting { frames: misses.frames.min(1 << 30) as u32, ..all })
@@ -111,31 +132,44 @@ impl Setting {
         options: &Advise,
         page_bytes: u64,
         pages: u32,
-        (references, span_s): (f64, f64),
+        (references, span_s): (f64, Option<f64>),
     ) -> Result<Setting, Failure> {
         let (tiers, load, endurance) = (&options.tiers, &options.load, &options.endurance);
         let paging = Paging::Split(PageBytes::new(page_bytes).expect("a size of pages"));
         let drive = endurance.drive.map(|size| size.pages(paging, pages)).transpose();
-        let rated = rated(tiers.flash_device);
-        let times = |preset| ServiceTimes::with_queue(preset, page_bytes, load.clients);
-        let idle = |preset| ServiceTimes::of(preset, page_bytes);
+        let (home, flash) = (&tiers.home, &tiers.flash_device);
+        let rated = rated(flash.preset);
+        let times = |device: &DeviceChoice| {
+            ServiceTimes::of_spec_with_queue(&device.spec, page_bytes, load.clients)
+        };
+        let idle = |device: &DeviceChoice| ServiceTimes::of_spec(&device.spec, page_bytes);
+        let span_s = span_s.filter(|&span| span > 0.0);
+        let references_per_s = span_s.map(|span| references / span);
         Ok(Setting {
             has_memory: false,
             memory_policy: None,
             frames: 0,
             pages,
             page_bytes,
-            home_name: tiers.home.name(),
-            flash_name: tiers.flash_device.name(),
-            home: times(tiers.home),
-            flash: times(tiers.flash_device),
-            costs: idle(tiers.home).costs_beside(&idle(tiers.flash_device)),
-            home_array: home_array(tiers.home, page_bytes),
+            home_name: home.name.clone(),
+            flash_name: flash.name.clone(),
+            home: times(home),
+            flash: times(flash),
+            costs: idle(home).costs_beside(&idle(flash)),
+            home_array: home_array(&home.spec, page_bytes),
             clients: load.clients,
             lambda: tiers.lambda.0,
             seed: load.seed,
             warm_up: 0.0,
-            references_per_s: (span_s > 0.0).then(|| references / span_s),
+            references,
+            span_s,
+            references_per_s,
+            pace: match references_per_s {
+                Some(pace) if span_s >= Some(SPAN_MIN_S) => Pace::Known(pace),
+                Some(_) => Pace::TooShort,
+                None => Pace::NoClock,
+            },
+            cuts: Cuts::new(1, 0.0),
             drive_pages: drive.map_err(|wrong| Failure::usage(format!("--drive {wrong}")))?,
             drive_pages_min: rated
                 .as_ref()
@@ -146,8 +180,23 @@ impl Setting {
             warranty_years: endurance.warranty,
             lifetime_years: endurance.lifetime,
             prices: options.prices,
-            rate: 1.0,
+            asked_rate: Some(1.0),
         })
+    }
+
+    /// References a second, if the trace is long enough to tell of days.
+    pub fn pace(&self) -> Option<f64> {
+        match self.pace {
+            Pace::Known(pace) => Some(pace),
+            Pace::NoClock | Pace::TooShort => None,
+        }
+    }
+
+    /// References a second.
+    pub fn throughput(&self, rates: &TierRates) -> f64 {
+        let home = rates.home.time_s(&self.home);
+        let flash = rates.flash.time_s(&self.flash);
+        throughput(&[home.max(DEMAND_MIN_S), flash.max(DEMAND_MIN_S)], self.clients)
     }
 
     /// How sizes in bytes become pages.
@@ -169,8 +218,7 @@ impl Setting {
 }
 
 /// The disks of `home`.
-fn home_array(home: Preset, page_bytes: u64) -> HomeArray {
-    let spec = home.spec();
+fn home_array(spec: &Spec, page_bytes: u64) -> HomeArray {
     let stripe_pages = (spec.stripe / page_bytes).max(1);
     HomeArray { disks: spec.members, stripe_pages, share: 1.0 }
 }
@@ -185,25 +233,18 @@ struct Rated {
 
 /// What the maker says, as far as the preset's source does: the PM9A3 may be written once a day for
 /// five years, and holds at least 960 GB.
-fn rated(preset: Preset) -> Option<Rated> {
+fn rated(preset: Option<Preset>) -> Option<Rated> {
     let pm9a3 = Rated { drive_writes_per_day: 1.0, drive_bytes_min: 960_000_000_000 };
-    matches!(preset, Preset::Nvme | Preset::DcNvme).then_some(pm9a3)
+    matches!(preset, Some(Preset::Nvme | Preset::DcNvme)).then_some(pm9a3)
 }
 
-/// The share of the extents in each sample.
-fn rate(options: &Advise, references: usize, frames: u32) -> Result<f64, Failure> {
-    let all = references as f64;
+/// The share of the extents in each sample, if one is asked for.
+fn asked_rate(options: &Advise) -> Result<Option<f64>, Failure> {
     match options.load.sample {
         Some(share) if share.0 <= 0.0 => Err(Failure::usage("--sample is a share above 0%")),
-        Some(share) if share.0 >= 1.0 => Ok(1.0),
-        Some(share) => Ok((share.0 / f64::from(SAMPLES)).min(RATE_MAX)),
-        None if all <= WHOLE_MAX => Ok(1.0),
-        None => {
-            let rate = (WHOLE_MAX / all / f64::from(SAMPLES)).min(RATE_MAX);
-            // A memory of a few frames is another cache.
-            let least = if frames > 0 { FRAMES_MIN / f64::from(frames) } else { 0.0 };
-            if rate.max(least) > RATE_MAX { Ok(1.0) } else { Ok(rate.max(least)) }
-        }
+        Some(share) if share.0 >= 1.0 => Ok(Some(1.0)),
+        Some(share) => Ok(Some((share.0 / f64::from(SAMPLES)).min(RATE_MAX))),
+        None => Ok(None),
     }
 }
 

@@ -1,7 +1,10 @@
 //! The advice as text and as JSON.
 
-use super::choice::{Choice, knee, sentence};
-use super::estimate::{Baseline, years_text};
+use super::choice::{Choice, Verdict, choices, is_held, knee};
+use super::estimate::{GAIN_TOLD_MAX, Stage, years_text};
+use super::seen::Baseline;
+use super::sentence::time_text;
+use super::setting::Pace;
 use super::{Estimate, SAMPLES, Setting};
 use crate::interval::{Interval, rounded};
 use crate::output::Stopwatch;
@@ -27,6 +30,12 @@ pub struct Advice {
     /// The same from the whole trace, if errors were asked for.
     pub truth: Option<Vec<Estimate>>,
     pub choice: Choice,
+    /// What the first half of the trace alone would have advised.
+    pub learnt: Option<Choice>,
+    /// References of the trace, or what was counted in their place.
+    pub references: f64,
+    /// Share of the extents in each sample.
+    pub rate: f64,
 }
 
 /// What a trace is, in figures.
@@ -36,38 +45,66 @@ pub fn trace(source: &Source) -> Value {
         "references": references.pages().len(),
         "writes": references.writes_count(),
         "pages": references.pages_count(),
-        "span_s": references.span_s(),
+        "span_s": source.span_s(),
     })
 }
 
 impl Advice {
-    /// The sentence at the top.
-    pub fn sentence(&self) -> String {
-        sentence(&self.choice, &self.estimates, &self.setting)
+    /// What came out, with what is advised.
+    pub fn new(
+        (about, trace, source): (String, Value, Value),
+        setting: Setting,
+        baseline: Baseline,
+        estimates: Vec<Estimate>,
+        (truth, rate): (Option<Vec<Estimate>>, f64),
+    ) -> Advice {
+        let misses = baseline.seen.reused_misses;
+        let (choice, learnt) = choices(&estimates, setting.lifetime_years, misses);
+        let references = setting.references;
+        Advice {
+            about,
+            trace,
+            source,
+            setting,
+            baseline,
+            estimates,
+            truth,
+            choice,
+            learnt,
+            references,
+            rate,
+        }
     }
 
     /// What was assumed, in a line or two.
     pub fn assumptions(&self) -> String {
         let setting = &self.setting;
         let size = setting.size_text(setting.frames);
-        let memory = match setting.memory_policy {
-            Some(policy) if setting.has_memory => format!("memory: {size} under {}", policy.name()),
-            None if setting.has_memory => format!("memory: {size}, as goes with each design"),
-            _ if setting.frames > 0 => format!("memory: {size} as it was"),
-            _ => "no memory above".into(),
+        let memory = match self.baseline.policy {
+            Some(policy) => format!("memory: {size} under {}", policy.name()),
+            None if setting.frames > 0 => format!("memory: {size} as it was"),
+            None => "no memory above".into(),
         };
-        let sampled = match setting.rate {
+        let whole = self.estimates.iter().any(|one| one.rate >= 1.0);
+        let sampled = match self.rate {
             _ if self.is_from_misses() => "an LRU of memory's misses".into(),
             rate if rate >= 1.0 => "replayed in full".into(),
             rate => format!(
-                "replayed in {SAMPLES} samples of {} of its extents each; errors are 95% intervals",
-                percent(rate)
+                "replayed in {SAMPLES} samples of {} of its extents each (errors are 95% \
+                 intervals){}",
+                percent(rate),
+                if whole { ", what has no error whole" } else { "" }
             ),
         };
         let what = if self.is_from_misses() { "misses" } else { "references" };
-        let pace = setting
-            .references_per_s
-            .map_or("at an unknown pace".into(), |pace| format!("{} {what}/s", thousands(pace)));
+        let pace = match (setting.pace, setting.references_per_s) {
+            (Pace::Known(pace), _) => format!("{} {what}/s", thousands(pace)),
+            (Pace::TooShort, Some(pace)) => {
+                let span = time_text(setting.span_s.unwrap_or_default());
+                format!("{} {what}/s for {span}, too short for wear and cost", thousands(pace))
+            }
+            _ => "no clock, so no wear and no cost of requests".into(),
+        };
         let fills = match setting.warm_up {
             share if share > 0.0 => format!("the first {} fills the tiers; ", percent(share)),
             _ => String::new(),
@@ -92,6 +129,15 @@ impl Advice {
             self.assumptions(),
             self.table().text()
         );
+        if self.estimates.iter().any(|one| one.stage == Stage::Coarse) {
+            text += "~ from small samples: left out early, as others are better\n";
+        }
+        if self.estimates.iter().any(|one| !is_held(one.design.name)) {
+            text += "! not advised: predictions for it were off (docs/ADVICE.md)\n";
+        }
+        for line in [self.policies_text(), self.check_text()].into_iter().flatten() {
+            text += &format!("{line}\n");
+        }
         if self.estimates.len() > ROWS_MAX {
             text += "of each design its knee, and the size that is advised; every size of each: \
                      --json, --report\n";
@@ -110,7 +156,7 @@ impl Advice {
     }
 
     fn home_iops(&self) -> Option<f64> {
-        let home = self.baseline.rates().home;
+        let home = self.baseline.seen.rates().home;
         self.setting.references_per_s.map(|pace| pace * (home.reads + home.writes))
     }
 
@@ -128,19 +174,24 @@ impl Advice {
             "a month",
         ]);
         for (at, one) in self.estimates.iter().enumerate().filter(|&(at, _)| self.is_shown(at)) {
-            let mark = if self.choice.taken == Some(at) { " *" } else { "" };
+            let mark = match one.stage {
+                _ if self.choice.taken == Some(at) => " *",
+                _ if !is_held(one.design.name) => " !",
+                Stage::Coarse => " ~",
+                Stage::Full => "",
+            };
             let or_none = |text: Option<String>| text.unwrap_or("-".into());
             let per_day = one.flash_bytes_per_day.map(|bytes| format!("{:.1} GB", bytes / 1e9));
             table.row([
                 format!("{}{mark}", one.design.name),
                 self.setting.size_text(one.slots),
                 with_error(&one.hit_ratio, 100.0, 1, "%"),
-                with_error(&one.gain, 1.0, 2, "x"),
+                table_gain(one),
                 format!("{:.1} us", one.home_s * 1e6),
                 format!("{:.1} us", one.flash_s * 1e6),
                 or_none(per_day),
                 or_none(one.drive_writes_per_day.map(|times| format!("{times:.1}"))),
-                or_none(one.years.map(years_text)),
+                or_none(one.years_least.map(years_text)),
                 or_none(one.cost.map(|cost| format!("{cost:.2}"))),
             ]);
         }
@@ -159,11 +210,22 @@ impl Advice {
 
     /// What sampling is off by at worst: the gain as a share, the flash hit ratio.
     pub fn errors_max(&self) -> Option<[f64; 2]> {
-        let pairs = || self.estimates.iter().zip(self.truth.as_ref().into_iter().flatten());
         self.truth.as_ref()?;
+        let full = |one: &&Estimate| one.stage == Stage::Full && one.rate < 1.0;
+        let pairs = || {
+            let all = self.estimates.iter().filter(full);
+            all.filter_map(|one| Some((one, self.truth_of(one)?)))
+        };
         let gain = pairs().map(|(got, truth)| (got.gain.mean / truth.gain.mean - 1.0).abs());
         let hits = pairs().map(|(got, truth)| (got.hit_ratio.mean - truth.hit_ratio.mean).abs());
         Some([gain.fold(0.0, f64::max), hits.fold(0.0, f64::max)])
+    }
+
+    /// The same from the whole trace, if errors were asked for.
+    fn truth_of(&self, one: &Estimate) -> Option<&Estimate> {
+        let is_same =
+            |other: &&Estimate| other.design.name == one.design.name && other.slots == one.slots;
+        self.truth.as_ref()?.iter().find(is_same)
     }
 
     /// For programs.
@@ -175,11 +237,19 @@ impl Advice {
                 json!({ "design": one.design.name, "capacity_pages": one.slots })
             })
         };
-        let results = self.estimates.iter().enumerate().map(|(at, one)| {
-            let truth = self.truth.as_ref().map(|truth| &truth[at]);
-            one.json(setting, truth)
-        });
+        let results = self.estimates.iter().map(|one| one.json(setting, self.truth_of(one)));
         let errors = self.errors_max().map(|errors| errors.map(rounded));
+        let half = |at: Option<usize>, half: usize| {
+            let halves = at.and_then(|at| self.estimates[at].halves);
+            halves.map(|halves| rounded(halves[half].gain))
+        };
+        let without = self.baseline.seen.rates();
+        let others = self.baseline.others.iter();
+        let memory_alone: Vec<Value> = others
+            .map(
+                |(policy, share)| json!({ "policy": policy.name(), "throughput": rounded(*share) }),
+            )
+            .collect();
         json!({
             "command": "advise",
             "version": env!("CARGO_PKG_VERSION"),
@@ -192,11 +262,19 @@ impl Advice {
                 "take": pick(self.choice.taken),
                 "enough": pick(self.choice.enough),
                 "best": pick(Some(self.choice.best)),
-                "wears_out": self.choice.wears_out,
+                "verdict": verdict_name(self.choice.verdict),
+                "wears_out": self.choice.worn.is_some(),
+                "from_first_half": self.learnt.map(|learnt| json!({
+                    "take": pick(learnt.taken),
+                    "throughput_gain": half(learnt.taken, 0),
+                    "throughput_gain_on_second_half": half(learnt.taken, 1),
+                })),
             },
             "without_flash": {
-                "memory_miss_ratio": rounded(self.baseline.rates().memory_misses),
-                "home_time_us": rounded(1e6 * self.baseline.rates().home.time_s(&setting.home)),
+                "memory_policy": self.baseline.policy.map(MemoryPolicy::name),
+                "memory_policies": memory_alone,
+                "memory_miss_ratio": rounded(without.memory_misses),
+                "home_time_us": rounded(1e6 * without.home.time_s(&setting.home)),
                 "home_iops": self.home_iops().map(rounded),
                 "cost_per_month": setting.cost(0, self.home_iops()).map(rounded),
             },
@@ -215,7 +293,7 @@ impl Advice {
             "source": self.source,
             "memory_pages": setting.frames,
             "memory_policy": setting.has_memory.then(|| {
-                setting.memory_policy.map_or("by design", MemoryPolicy::name)
+                self.baseline.policy.map(MemoryPolicy::name)
             }),
             "page_bytes": setting.page_bytes,
             "home": setting.home_name,
@@ -223,8 +301,8 @@ impl Advice {
             "clients": setting.clients,
             "lambda": setting.lambda,
             "warm_up": setting.warm_up,
-            "samples": if setting.rate < 1.0 { SAMPLES } else { 1 },
-            "sample": setting.rate,
+            "samples": if self.rate < 1.0 { SAMPLES } else { 1 },
+            "sample": self.rate,
             "references_per_s": setting.references_per_s,
             "drive_pages": setting.drive_pages,
             "drive_pages_min": setting.drive_pages_min,
@@ -244,6 +322,10 @@ impl Estimate {
         let rates = &self.rates;
         let mut object = json!({
             "design": self.design.name,
+            "memory_policy": self.memory.map(MemoryPolicy::name),
+            "sample": self.rate,
+            "is_coarse": self.stage == Stage::Coarse,
+            "is_held": is_held(self.design.name),
             "capacity_pages": self.slots,
             "capacity_bytes": u64::from(self.slots) * setting.page_bytes,
             "memory_miss_ratio": rounded(rates.memory_misses),
@@ -251,6 +333,10 @@ impl Estimate {
             "flash_hit_ratio_error": rounded(error(&self.hit_ratio)),
             "throughput_gain": rounded(self.gain.mean),
             "throughput_gain_error": rounded(error(&self.gain)),
+            "throughput_gain_low": rounded(self.gain_range[0]),
+            "throughput_gain_high": rounded(self.gain_range[1]),
+            "first_uses_unsettled": rounded(self.unsettled),
+            "filled": rounded(self.filled),
             "home_time_us": rounded(self.home_s * 1e6),
             "flash_time_us": rounded(self.flash_s * 1e6),
             "home_reads_per_1000": rounded(rates.home.reads * 1e3),
@@ -260,6 +346,7 @@ impl Estimate {
             "flash_bytes_per_day": self.flash_bytes_per_day.map(f64::round),
             "drive_writes_per_day": self.drive_writes_per_day.map(rounded),
             "years": self.years.map(rounded),
+            "years_least": self.years_least.map(rounded),
             "cost_per_month": self.cost.map(rounded),
         });
         if let Some(truth) = truth {
@@ -267,6 +354,41 @@ impl Estimate {
             object["full_throughput_gain"] = json!(rounded(truth.gain.mean));
         }
         object
+    }
+}
+
+fn verdict_name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Take => "take",
+        Verdict::NoFlash => "no flash",
+        Verdict::WearsOut => "wears out",
+        Verdict::TooShort => "too short",
+    }
+}
+
+/// Says how the coarse stage looks, while the rest is replayed.
+pub fn note_coarse(setting: &Setting, coarse: &[Estimate], rate: f64) {
+    let mut table = Table::new(["flash", "size", "of misses", "gain"]);
+    for one in coarse {
+        table.row([
+            one.design.name.to_string(),
+            setting.size_text(one.slots),
+            with_error(&one.hit_ratio, 100.0, 1, "%"),
+            table_gain(one),
+        ]);
+    }
+    eprintln!(
+        "at first glance, from samples of {} each; the better designs are looked at again:\n{}",
+        percent(rate),
+        table.text()
+    );
+}
+
+/// A gain and its error, for tables.
+fn table_gain(one: &Estimate) -> String {
+    match one.gain.mean {
+        gain if gain >= GAIN_TOLD_MAX => format!(">{GAIN_TOLD_MAX:.0}x"),
+        _ => with_error(&one.gain, 1.0, 2, "x"),
     }
 }
 

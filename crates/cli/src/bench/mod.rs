@@ -4,7 +4,7 @@ mod erp;
 mod flash_table;
 mod page_rates;
 mod points;
-mod probe;
+pub mod probe;
 pub mod restart;
 mod run_of;
 mod settings;

@@ -25,9 +25,7 @@ const BLOCK_BYTES: u64 = 512;
 pub fn reads_per_s(path: &Path, tasks: usize, threads: usize, span: Nanos) -> std::io::Result<f64> {
     let real = Real::new(threads);
     let device = Arc::new(FileDevice::open(path, &FileOptions::default())?);
-    // The home of a database is sparse: a hole past its last page reads at the speed of memory.
-    let stored = std::fs::metadata(path)?.blocks() * BLOCK_BYTES;
-    let bytes = if stored == 0 { device.len() } else { stored.min(device.len()) };
+    let bytes = stored_bytes(path, device.len())?;
     let pages = bytes / PAGE_BYTES as u64;
     assert!(pages > 0, "a database has pages");
     let done = Arc::new(AtomicU64::new(0));
@@ -56,6 +54,17 @@ pub fn reads_per_s(path: &Path, tasks: usize, threads: usize, span: Nanos) -> st
     });
     let seconds = (now() - begin).as_secs_f64();
     Ok(done.load(Ordering::Relaxed) as f64 / seconds)
+}
+
+/// Of the `len` bytes of `path` those that are stored: the home of a database is sparse, and a hole
+/// past its last page reads at the speed of memory.
+///
+/// # Errors
+///
+/// What the system says of the file.
+pub fn stored_bytes(path: &Path, len: u64) -> std::io::Result<u64> {
+    let stored = std::fs::metadata(path)?.blocks() * BLOCK_BYTES;
+    Ok(if stored == 0 { len } else { stored.min(len) })
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! The options of `advise`.
 
 use super::lists::memory_policy;
-use super::replay::device;
-use super::{CacheSize, DesignList, Shown, TraceSource};
+use super::{CacheSize, DesignList, DeviceChoice, Shown, TraceSource};
 use crate::quantity::{Share, Span};
 use clap::Args;
 use std::path::PathBuf;
-use terrace_device::model::Preset;
 use terrace_policy::MemoryPolicy;
+use terrace_trace::PageBytes;
 
 #[derive(Args)]
 pub struct Advise {
@@ -36,12 +35,13 @@ pub struct Advise {
 #[derive(Args)]
 #[command(next_help_heading = "Tiers")]
 pub struct AdviseTiers {
-    /// The home device, a preset
-    #[arg(long, value_name = "PRESET", default_value = "sigmod2011-hdd", value_parser = device)]
-    pub home: Preset,
-    /// The flash device, a preset
-    #[arg(long, value_name = "PRESET", default_value = "iodrive", value_parser = device)]
-    pub flash_device: Preset,
+    /// The home device: a preset (`terrace advise --help` lists them), or figures, like
+    /// iops=3000,latency=1ms,bandwidth=125MiB (and write-iops, write-latency, write-bandwidth)
+    #[arg(long, value_name = "DEVICE", default_value = "sigmod2011-hdd")]
+    pub home: DeviceChoice,
+    /// The flash device: a preset, or figures
+    #[arg(long, value_name = "DEVICE", default_value = "iodrive")]
+    pub flash_device: DeviceChoice,
     /// Sizes of the flash tier, like 10%,64GiB,5000p; a share is of the distinct pages
     /// [default: 1% to 100%]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
@@ -107,6 +107,30 @@ pub struct Endurance {
     /// Years that the drive must last; a tier that wears it out sooner is not recommended
     #[arg(long, value_name = "YEARS", default_value_t = 5.0, value_parser = positive)]
     pub lifetime: f64,
+}
+
+/// Measures a device.
+#[derive(Args)]
+pub struct Probe {
+    #[command(flatten)]
+    pub shown: Shown,
+    /// A file on the device, of a few GiB, or the block device itself
+    pub path: PathBuf,
+    /// Measure writes, too: pages are written back as they were read before
+    #[arg(long)]
+    pub write: bool,
+    /// Time of each measurement
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub seconds: Span,
+    /// Size of a request
+    #[arg(long, value_name = "BYTES", default_value = "8KiB", value_parser = page_bytes)]
+    pub page: PageBytes,
+}
+
+fn page_bytes(text: &str) -> Result<PageBytes, String> {
+    let bytes = crate::quantity::bytes(text).and_then(PageBytes::new);
+    let bytes = bytes.filter(|bytes| (512..=256 << 10).contains(&bytes.get()));
+    bytes.ok_or_else(|| format!("`{text}` is no size of a request; write 8KiB"))
 }
 
 /// Prices a month, in whatever currency.

@@ -4,7 +4,7 @@
 use super::names::named;
 use crate::quantity::Size;
 use terrace::PoolConfig;
-use terrace_device::model::Preset;
+use terrace_device::model::{Preset, PresetRow};
 use terrace_policy::{
     AdmissionRule, Layout, Replacement, designs, find_admission, find_layout, find_replacement,
     restarts,
@@ -150,6 +150,14 @@ pub(super) fn costs(text: &str) -> Result<Costs, String> {
 
 pub(super) fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {
     named(text, MemoryPolicy::find)
+}
+
+/// The modelled devices and where their figures come from, for help.
+pub(super) fn presets() -> String {
+    let row =
+        |row: &PresetRow| format!("  {:<17}{}\n{:<19}{}\n", row.name, row.about, "", row.source);
+    let rows: String = Preset::TABLE.iter().map(row).collect();
+    format!("Devices, and where their figures come from:\n{rows}")
 }
 
 #[cfg(test)]

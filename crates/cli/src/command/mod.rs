@@ -1,6 +1,7 @@
 //! What can be asked for: the command line, with its defaults.
 
 mod advise;
+mod device;
 mod erp;
 mod lists;
 mod names;
@@ -17,7 +18,8 @@ mod torture;
 mod tpch;
 mod trace;
 
-pub use advise::{Advise, Prices};
+pub use advise::{Advise, Prices, Probe};
+pub use device::DeviceChoice;
 pub use erp::{Erp, FetchName};
 pub use lists::DesignList;
 pub use parsed::{parse, terrace};
@@ -67,7 +69,10 @@ pub enum Command {
     /// Replay a trace through cache policies and flash tiers, and count hits and misses
     Replay(Box<Replay>),
     /// Recommend a flash tier for a trace: design, size, gain and lifetime of the drive
+    #[command(after_long_help = lists::presets())]
     Advise(Box<Advise>),
+    /// Measure a device that is at hand, and print it as `advise` takes it
+    Probe(Probe),
     /// Inspect, filter, convert, generate and capture traces of storage requests
     #[command(subcommand)]
     Trace(Trace),

@@ -128,9 +128,9 @@ pub struct TraceMake {
     #[arg(long, value_name = "BYTES", default_value = "8KiB", value_parser = page_bytes,
           default_value_if("workload", ArgPredicate::IsPresent, "16KiB"))]
     pub page: PageBytes,
-    /// Time between two requests
-    #[arg(long, value_name = "TIME", default_value = "0.001ms")]
-    pub interval: Span,
+    /// Time between two requests [default: none, and the trace has no clock]
+    #[arg(long, value_name = "TIME")]
+    pub interval: Option<Span>,
 }
 
 /// Queries of TPC-H.

@@ -18,6 +18,32 @@ use terrace_replay::curve::{Miniature, Sampling, exact, shards};
 /// Capacities of a curve unless others are asked for, as shares of the pages.
 const SHARES: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0];
 
+/// The share of the pages that is sampled unless another is asked for, of a large trace.
+const SAMPLE_RATE: f64 = 0.01;
+/// And pages, of a small one: SHARDS is off by less than a point with so many (FAST 2015).
+const SAMPLED_PAGES: f64 = 8_192.0;
+/// Fewer are warned of: `docs/REPLAY.md` says how far off they were.
+const SAMPLED_PAGES_WARNED: f64 = 2_000.0;
+
+/// The share of `pages` pages that is sampled.
+fn sample_rate(options: &Replay, pages: u32) -> f64 {
+    let usual = || (SAMPLED_PAGES / f64::from(pages.max(1))).clamp(SAMPLE_RATE, 1.0);
+    options.curve.sample.map_or_else(usual, |share| share.0)
+}
+
+/// What a small sample is to be told of, if it was asked for.
+fn warning(rate: f64, pages: u32) -> Option<String> {
+    let sampled = rate * f64::from(pages);
+    (rate < 1.0 && sampled < SAMPLED_PAGES_WARNED).then(|| {
+        format!(
+            "the samples have {} pages, and may be off by several points; without --sample they \
+             have {} or more",
+            thousands(sampled),
+            thousands(SAMPLED_PAGES.min(f64::from(pages)))
+        )
+    })
+}
+
 /// One curve.
 pub(super) struct Line {
     policy: &'static str,
@@ -89,6 +115,11 @@ pub fn curve(
     let capacities = capacities(options, &source.scope())?;
     let lines = lines(options, source, &capacities)?;
     let mut text = format!("{}\n\n", source.about);
+    let pages = source.references.pages_count();
+    let rate = sample_rate(options, pages);
+    if let Some(warning) = warning(rate, pages) {
+        text += &format!("{warning}\n\n");
+    }
     for line in &lines {
         text += &line.text(&capacities);
     }
@@ -102,7 +133,7 @@ pub fn curve(
     let lines = lines.iter().map(|line| line.json(&capacities)).collect::<Vec<_>>();
     let more = json!({
         "curves": lines,
-        "sample": options.curve.sample.0,
+        "sample": rate,
         "sample_pages": options.curve.sample_pages,
     });
     sinks.write(&object(options, source, watch, more))
@@ -132,7 +163,8 @@ fn write_report(
     let Value::Object(mut all) = source.parameters.clone() else {
         unreachable!("parameters have names")
     };
-    all.insert("sample".into(), json!(options.curve.sample.0));
+    let pages = source.references.pages_count();
+    all.insert("sample".into(), json!(sample_rate(options, pages)));
     all.insert("sample_pages".into(), json!(options.curve.sample_pages));
     let shown = lines.iter().map(|line| CurveLine {
         policy: line.policy,
@@ -140,7 +172,6 @@ fn write_report(
         ratios: &line.ratios,
         error_max: line.error_max(),
     });
-    let pages = source.references.pages_count();
     let curves =
         Curves::new((&source.about, options.seed, &all), (pages, capacities), shown.collect());
     sink.write(&curves_page(&curves))
@@ -148,7 +179,7 @@ fn write_report(
 
 fn lines(options: &Replay, source: &Source, capacities: &[u32]) -> Result<Vec<Line>, Failure> {
     let (references, seed) = (&source.references, options.seed);
-    let rate = options.curve.sample.0;
+    let rate = sample_rate(options, references.pages_count());
     if rate <= 0.0 {
         return Err(Failure::usage("--sample is a share above 0"));
     }

@@ -26,7 +26,7 @@ pub(super) fn object(options: &Replay, source: &Source, watch: &Stopwatch, more:
             "references": references.pages().len(),
             "writes": references.writes_count(),
             "pages": references.pages_count(),
-            "span_s": references.span_s(),
+            "span_s": source.span_s(),
         },
         "host": host,
     });

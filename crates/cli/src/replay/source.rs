@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use terrace_replay::References;
 use terrace_trace::{
-    FileRole, PageBytes, Paging, Popularity, ReadOptions, Reader, Request, Synthetic,
+    Clock, FileRole, PageBytes, Paging, Popularity, ReadOptions, Reader, Request, Synthetic,
     SyntheticOptions, TraceError,
 };
 
@@ -22,6 +22,8 @@ pub struct Source {
     pub references: References,
     /// What its pages are.
     pub paging: Paging,
+    /// What its times are.
+    pub clock: Clock,
     /// Time to read it.
     pub read_s: f64,
     /// What it is and what was done to it, for people.
@@ -66,14 +68,19 @@ impl Source {
             "left_out_requests": without,
             "skipped": skipped,
         });
-        Ok(Source { references, paging, read_s: watch.seconds(), about, parameters })
+        let (clock, read_s) = (reader.clock(), watch.seconds());
+        Ok(Source { references, paging, clock, read_s, about, parameters })
     }
 
     /// How much there is of it.
     pub fn scope(&self) -> Scope {
         let Source { references, paging, .. } = self;
-        let (pages, span_s) = (references.pages_count(), references.span_s());
-        Scope { paging: *paging, pages, span_s }
+        Scope { paging: *paging, pages: references.pages_count(), span_s: self.span_s() }
+    }
+
+    /// Seconds from the earliest request to the latest, if the trace has a clock.
+    pub fn span_s(&self) -> Option<f64> {
+        span_s(self.clock, self.references.span_s())
     }
 }
 
@@ -84,8 +91,13 @@ pub struct Scope {
     pub paging: Paging,
     /// Distinct pages.
     pub pages: u32,
-    /// Seconds from the earliest request to the latest.
-    pub span_s: f64,
+    /// Seconds from the earliest request to the latest, if the trace has a clock.
+    pub span_s: Option<f64>,
+}
+
+/// A span of `seconds`, if `clock` counts seconds, and some have passed.
+pub fn span_s(clock: Clock, seconds: f64) -> Option<f64> {
+    (clock == Clock::Kept && seconds > 0.0).then_some(seconds)
 }
 
 /// A trace that is open.
@@ -247,7 +259,7 @@ pub fn made(requests: u32, ids: u32, alpha: f64, seed: u64) -> Source {
         "ids": ids,
     });
     let paging = Paging::Split(PageBytes::DEFAULT);
-    Source { references, paging, read_s, about, parameters }
+    Source { references, paging, clock: Clock::Absent, read_s, about, parameters }
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub(super) struct TierSetting {
     home: ServiceTimes,
     flash: ServiceTimes,
     busy: BusyCosts,
-    span_s: f64,
+    span_s: Option<f64>,
 }
 
 /// A flash tier, with TAC's bands if it has any.
@@ -182,7 +182,7 @@ pub(super) fn setting(options: &Replay, scope: &Scope) -> Result<TierSetting, Fa
         home: ServiceTimes::of_spec(&timed::home(options), page_bytes),
         flash: ServiceTimes::of(tiers.flash_device, page_bytes),
         busy: busy(tiers.home, tiers.flash_device, page_bytes),
-        span_s: tiers.covers.map_or(scope.span_s, |span| span.0),
+        span_s: tiers.covers.map(|span| span.0).or(scope.span_s),
     })
 }
 
@@ -344,7 +344,7 @@ impl TierOutcome {
     fn drive_writes_per_day(&self, setting: &TierSetting) -> Option<f64> {
         let written = self.counts.flash.writes as f64 * setting.flash.write_amplification;
         let drives = written / f64::from(self.slots);
-        (setting.span_s > 0.0).then(|| drives * DAY_S / setting.span_s)
+        setting.span_s.map(|span_s| drives * DAY_S / span_s)
     }
 
     pub fn json(&self, setting: &TierSetting) -> Value {
@@ -353,7 +353,7 @@ impl TierOutcome {
             Some(seconds) => [seconds.home(), seconds.flash()],
             None => [counts.home.time_s(&setting.home), counts.flash.time_s(&setting.flash)],
         };
-        let share = |time: f64| (setting.span_s > 0.0).then(|| rounded(time / setting.span_s));
+        let share = |time: f64| setting.span_s.map(|span_s| rounded(time / span_s));
         let mut json = json!({
             self.kind: self.name,
             "capacity_pages": self.slots,

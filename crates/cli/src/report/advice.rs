@@ -31,7 +31,7 @@ pub fn advice_page(advice: &Advice) -> String {
         "<h2>Misses served</h2>{}",
         chart("% of memory's misses", |one| Some(100.0 * one.hit_ratio.mean)),
     );
-    if advice.setting.references_per_s.is_some() {
+    if advice.setting.pace().is_some() {
         let of = |one: &Estimate| one.flash_bytes_per_day.map(|bytes| bytes / 1e9);
         let _ = write!(
             out,

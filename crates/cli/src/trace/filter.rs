@@ -29,7 +29,7 @@ pub fn run(options: &TraceFilter) -> Result<(), Failure> {
     }
     let frames = options.memory.pages(paging, references.pages_count());
     let frames = frames.map_err(|wrong| Failure::usage(format!("--memory {wrong}")))?;
-    let header = CompactHeader { addressing: Addressing::Bytes, paging };
+    let header = CompactHeader { addressing: Addressing::Bytes, paging, clock: reader.clock() };
     let mut out = Out::begin(&options.out, header)?;
     let (mut reads, mut writes, mut first_failure) = (0u64, 0u64, None);
     filter(&references, options.memory_policy, frames, options.seed, |at, page, kind| {

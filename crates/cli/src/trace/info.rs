@@ -8,7 +8,7 @@ use crate::output::{Sinks, Stopwatch};
 use crate::results::Host;
 use crate::table::{percent, thousands};
 use serde_json::{Value, json};
-use terrace_trace::{Addressing, Findings, Paging, Reader, Summary};
+use terrace_trace::{Addressing, Clock, Findings, Paging, Reader, Summary};
 
 /// Runs it.
 ///
@@ -55,7 +55,8 @@ fn text(reader: &Reader, paging: Paging, found: &Findings) -> String {
     line("reads", format!("{}, {}, {}", count(reads), part(reads), mib(found.read_bytes)));
     line("writes", format!("{}, {}, {}", count(writes), part(writes), mib(found.written_bytes)));
     line("files", count(found.files));
-    line("span", format!("{} s", (found.last_ns - found.first_ns) as f64 / 1e9));
+    let span = |seconds: f64| format!("{seconds} s");
+    line("span", span_s(reader, found).map_or("unknown: no clock".into(), span));
     line("sequential", format!("{} of requests", part(found.sequential)));
     let footprint = match paging {
         Paging::Split(bytes) => format!(", {}", mib(found.pages * bytes.get())),
@@ -85,6 +86,15 @@ fn text(reader: &Reader, paging: Paging, found: &Findings) -> String {
         );
     }
     text + &skipped_text(reader)
+}
+
+/// Nanoseconds as seconds, if the trace has a clock.
+fn clocked(reader: &Reader, ns: u64) -> Option<f64> {
+    (reader.clock() == Clock::Kept).then_some(ns as f64 / 1e9)
+}
+
+fn span_s(reader: &Reader, found: &Findings) -> Option<f64> {
+    clocked(reader, found.last_ns - found.first_ns)
 }
 
 fn object(reader: &Reader, paging: Paging, found: &Findings) -> Value {
@@ -120,8 +130,8 @@ fn object(reader: &Reader, paging: Paging, found: &Findings) -> Value {
         "read_bytes": found.read_bytes,
         "written_bytes": found.written_bytes,
         "files": found.files,
-        "first_s": found.first_ns as f64 / 1e9,
-        "span_s": (found.last_ns - found.first_ns) as f64 / 1e9,
+        "first_s": clocked(reader, found.first_ns),
+        "span_s": span_s(reader, found),
         "sequential_share": rounded(share(found.sequential, requests)),
         "pages": found.pages,
         "references": found.references,

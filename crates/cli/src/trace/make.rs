@@ -5,9 +5,12 @@ use crate::command::{QueriesName, TraceMake};
 use crate::failure::Failure;
 use terrace_trace::tpch::TpchWorkload;
 use terrace_trace::{
-    Addressing, BadOption, CompactHeader, Paging, Popularity, Request, Scans, Synthetic,
+    Addressing, BadOption, Clock, CompactHeader, Paging, Popularity, Request, Scans, Synthetic,
     SyntheticOptions, Tpch, TpchOptions, WorkingSet,
 };
+
+/// Between the numbers that stand for times, unless an interval is asked for.
+const INTERVAL_NS: u64 = 1_000;
 
 /// Makes up a trace.
 ///
@@ -23,8 +26,10 @@ pub fn make(options: &TraceMake) -> Result<(), Failure> {
 
 fn write(options: &TraceMake, made: impl Iterator<Item = Request>) -> Result<(), Failure> {
     let paging = Paging::Split(options.page);
-    let mut out =
-        Out::begin(&options.out, CompactHeader { addressing: Addressing::Bytes, paging })?;
+    // Requests that follow each other at no stated interval tell nothing of a pace.
+    let clock = if options.interval.is_some() { Clock::Kept } else { Clock::Absent };
+    let header = CompactHeader { addressing: Addressing::Bytes, paging, clock };
+    let mut out = Out::begin(&options.out, header)?;
     for request in made {
         out.write(request)?;
     }
@@ -37,7 +42,7 @@ pub fn wrong(bad: BadOption) -> Failure {
 }
 
 fn interval_ns(options: &TraceMake) -> u64 {
-    (options.interval.0 * 1e9).round() as u64
+    options.interval.map_or(INTERVAL_NS, |interval| (interval.0 * 1e9).round() as u64)
 }
 
 fn synthetic(options: &TraceMake) -> SyntheticOptions {

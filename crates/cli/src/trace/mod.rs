@@ -131,7 +131,11 @@ pub fn head(options: &TraceHead) -> Result<(), Failure> {
 pub fn convert(options: &TraceConvert) -> Result<(), Failure> {
     check_apart(&options.file.trace, &options.out)?;
     let mut reader = open(&options.file)?;
-    let header = CompactHeader { addressing: reader.addressing(), paging: reader.paging() };
+    let header = CompactHeader {
+        addressing: reader.addressing(),
+        paging: reader.paging(),
+        clock: reader.clock(),
+    };
     let most = options.requests.unwrap_or(u64::MAX);
     let mut out = Out::begin(&options.out, header)?;
     let mut requests = 0;

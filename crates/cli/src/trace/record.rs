@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use terrace::{PageEvent, PageId, PageObserver};
-use terrace_trace::{Addressing, CompactHeader, Kind, PageBytes, Paging, Request};
+use terrace_trace::{Addressing, Clock, CompactHeader, Kind, PageBytes, Paging, Request};
 use terrace_workload::PageRecording;
 
 /// Writes page references to a file while clients work.
@@ -49,7 +49,10 @@ impl Recorder {
             )));
         }
         let paging = Paging::Split(PageBytes::DEFAULT);
-        let out = Out::begin(path, CompactHeader { addressing: Addressing::Bytes, paging })?;
+        let out = Out::begin(
+            path,
+            CompactHeader { addressing: Addressing::Bytes, paging, clock: Clock::Kept },
+        )?;
         let state = Mutex::new(State { out: Some(out), failure: None, requests: 0 });
         let recorder =
             Arc::new(Recorder { at: options.record_at, is_on: AtomicBool::new(false), state });

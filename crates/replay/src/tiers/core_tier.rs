@@ -455,6 +455,10 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
         self.books.copies.held(page)
     }
 
+    fn dirty_slots(&self) -> u32 {
+        self.table.gauge(Gauge::Dirty)
+    }
+
     #[inline]
     fn log(&mut self) -> Option<&mut dyn Log> {
         if self.appends.is_some() { Some(self) } else { None }

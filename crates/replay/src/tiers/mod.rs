@@ -51,7 +51,7 @@ pub use following::FollowingTiers;
 pub use policy_tier::WriteMode;
 pub use queues::HomeArray;
 pub use ranking::Bands;
-pub use start::{replay, replay_kept};
+pub use start::{replay, replay_kept, replay_marked};
 pub use traffic::{DeviceRates, DeviceTraffic, Traffic};
 
 use crate::References;
@@ -261,6 +261,8 @@ pub struct TierCounts {
     pub flash_hits: u64,
     /// Pages that left memory changed.
     pub dirty_leaves: u64,
+    /// Pages that are newer on flash than at home: their writes are still to come (W4).
+    pub dirty_slots: u64,
     /// What home was asked for.
     pub home: DeviceTraffic,
     /// What the flash was asked for.
@@ -272,6 +274,21 @@ impl TierCounts {
     #[must_use]
     pub fn misses(&self) -> u64 {
         self.requests - self.memory_hits - self.flash_hits
+    }
+
+    /// What happened since `before`, which was counted in the same replay; of dirty slots, how many
+    /// more there are.
+    #[must_use]
+    pub fn since(&self, before: &TierCounts) -> TierCounts {
+        TierCounts {
+            requests: self.requests - before.requests,
+            memory_hits: self.memory_hits - before.memory_hits,
+            flash_hits: self.flash_hits - before.flash_hits,
+            dirty_leaves: self.dirty_leaves - before.dirty_leaves,
+            dirty_slots: self.dirty_slots.saturating_sub(before.dirty_slots),
+            home: self.home.since(&before.home),
+            flash: self.flash.since(&before.flash),
+        }
     }
 
     /// What was counted, as it is with this flash: home may be the flash device, which serves what
@@ -342,6 +359,11 @@ trait FlashTier: Allocated {
 
     /// What is here of a page.
     fn held(&self, page: u32) -> Held;
+
+    /// Slots whose page is newer than at home.
+    fn dirty_slots(&self) -> u32 {
+        0
+    }
 
     /// What appends, if the tier does.
     fn log(&mut self) -> Option<&mut dyn Log> {

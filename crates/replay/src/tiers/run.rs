@@ -112,7 +112,8 @@ impl<'a, F: FlashTier> Replay<'a, F> {
 
     /// What happened.
     pub fn counts(&self) -> TierCounts {
-        TierCounts { home: self.io.home, flash: self.io.flash, ..self.counts }
+        let dirty_slots = u64::from(self.flash.dirty_slots());
+        TierCounts { home: self.io.home, flash: self.io.flash, dirty_slots, ..self.counts }
     }
 
     fn miss(&mut self, page: u32, is_write: bool) {

@@ -37,7 +37,31 @@ pub fn replay(
     memory: Memory,
     setup: &FlashSetup,
 ) -> TierCounts {
-    All { references, places, memory, setup, keeps: false }.run().0
+    All { references, places, memory, setup, marks: &[], keeps: false }.run().counts
+}
+
+/// What had happened before each of the references `marks`, which ascend, and at the end. Nothing
+/// of it is left out: a stretch between two marks is the difference of their counts.
+///
+/// # Panics
+///
+/// As [`replay`].
+#[must_use]
+pub fn replay_marked(
+    references: &References,
+    places: &Places,
+    memory: Memory,
+    setup: &FlashSetup,
+    marks: &[usize],
+) -> Vec<TierCounts> {
+    assert!(marks.is_sorted(), "marks ascend");
+    let memory = Memory { counted_from: 0, ..memory };
+    let ended = All { references, places, memory, setup, marks, keeps: false }.run();
+    let mut marked = ended.marked;
+    // A mark behind the last reference is the end.
+    marked.resize(marks.len(), ended.counts);
+    marked.push(ended.counts);
+    marked
 }
 
 /// The same, and all requests that were counted, in their order: for
@@ -53,7 +77,8 @@ pub fn replay_kept(
     memory: Memory,
     setup: &FlashSetup,
 ) -> (TierCounts, Asked) {
-    All { references, places, memory, setup, keeps: true }.run()
+    let ended = All { references, places, memory, setup, marks: &[], keeps: true }.run();
+    (ended.counts, ended.asked)
 }
 
 /// Lets `visitor` work with the tier that `setup` stands for, of a trace of `count` pages.
@@ -117,26 +142,37 @@ struct All<'a> {
     places: &'a Places,
     memory: Memory,
     setup: &'a FlashSetup,
+    /// References before which the counts are noted, ascending.
+    marks: &'a [usize],
     /// Whether requests are kept.
     keeps: bool,
 }
 
+/// What a replay came to.
+struct Ended {
+    counts: TierCounts,
+    /// The counts before each mark.
+    marked: Vec<TierCounts>,
+    asked: Asked,
+}
+
 impl All<'_> {
-    fn run(self) -> (TierCounts, Asked) {
+    fn run(self) -> Ended {
         let All { references, places, memory, setup, .. } = self;
-        let (counts, asked) = match setup.flash {
+        let ended = match setup.flash {
             Flash::Opt(bypass) => {
                 assert!(memory.policy.is_none(), "what memory will miss is not known here");
                 self.visit(OptTier::new(references, setup.slots, bypass))
             }
             _ => with_tier(references.pages_count(), places, memory, setup, self),
         };
-        (counts.as_of(setup), asked)
+        let marked = ended.marked.into_iter().map(|counts| counts.as_of(setup)).collect();
+        Ended { counts: ended.counts.as_of(setup), marked, ..ended }
     }
 }
 
 impl<'a> TierVisitor<'a> for All<'a> {
-    type Output = (TierCounts, Asked);
+    type Output = Ended;
 
     fn visit<F: FlashTier + 'a>(self, flash: F) -> Self::Output {
         let pages_count = self.references.pages_count();
@@ -144,13 +180,24 @@ impl<'a> TierVisitor<'a> for All<'a> {
         if self.keeps {
             replay.io = Traffic::kept(self.places);
         }
-        let mut cuts = self.references.cuts().iter().map(|&cut| cut as usize);
-        let mut next_cut = cuts.next();
+        let mut cuts = self.references.cuts().iter().map(|&cut| cut as usize).peekable();
+        let mut marks = self.marks.iter().copied().peekable();
+        let mut marked = Vec::with_capacity(self.marks.len());
+        let first =
+            |cut: Option<&usize>, mark: Option<&usize>| cut.into_iter().chain(mark).min().copied();
+        let mut next = first(cuts.peek(), marks.peek());
         let mut at = 0;
         for (pages, [mut writes, mut waits]) in self.references.by_word() {
             for &page in pages {
-                if next_cut == Some(at) {
-                    next_cut = cuts.next();
+                let mut is_cut = false;
+                if next == Some(at) {
+                    while marks.next_if_eq(&at).is_some() {
+                        marked.push(replay.counts());
+                    }
+                    is_cut = cuts.next_if_eq(&at).is_some();
+                    next = first(cuts.peek(), marks.peek());
+                }
+                if is_cut {
                     replay.cut();
                 } else if waits & 1 != 0 {
                     replay.wait();
@@ -159,6 +206,7 @@ impl<'a> TierVisitor<'a> for All<'a> {
                 (writes, waits, at) = (writes >> 1, waits >> 1, at + 1);
             }
         }
-        (replay.counts(), replay.io.take_asked().unwrap_or_default())
+        let asked = replay.io.take_asked().unwrap_or_default();
+        Ended { counts: replay.counts(), marked, asked }
     }
 }

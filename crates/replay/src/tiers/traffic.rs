@@ -41,6 +41,17 @@ pub struct DeviceRates {
 }
 
 impl DeviceTraffic {
+    /// Requests since `before`.
+    pub(super) fn since(&self, before: &DeviceTraffic) -> DeviceTraffic {
+        DeviceTraffic {
+            reads: self.reads - before.reads,
+            sequential_reads: self.sequential_reads - before.sequential_reads,
+            writes: self.writes - before.writes,
+            sequential_writes: self.sequential_writes - before.sequential_writes,
+            run_writes: self.run_writes - before.run_writes,
+        }
+    }
+
     /// Requests for each of `count`.
     #[must_use]
     pub fn per(&self, count: f64) -> DeviceRates {

@@ -6,19 +6,20 @@
 //!      0    8 magic                   0    4 magic                    0    8 magic
 //!      8    2 version                 4    4 record bytes             8    8 requests
 //!     10    1 addressing              8    4 requests                16    8 blocks
-//!     11    1 zero                   12    4 crc of the records      24    4 zero
+//!     11    1 clock                  12    4 crc of the records      24    4 zero
 //!     12    4 page bytes             16    8 first request           28    4 crc
 //!     16   12 zero                   24    4 zero
 //!     28    4 crc                    28    4 crc
 //! ```
 //!
-//! Addressing is 0 for bytes and 1 for objects. Page bytes are how requests are best split, or 0 if
-//! each is one page. The first request is the number of the block's first, from 0. The CRC-32C of a
-//! header covers its first 28 bytes.
+//! Addressing is 0 for bytes and 1 for objects. Clock is 0 if times are in nanoseconds, and 1 if they
+//! only order the requests; versions that know no such byte take every file to have a clock. Page
+//! bytes are how requests are best split, or 0 if each is one page. The first request is the number
+//! of the block's first, from 0. The CRC-32C of a header covers its first 28 bytes.
 
 use crate::error::{BadField, Problem};
 use crate::pages::{PageBytes, Paging};
-use crate::request::Addressing;
+use crate::request::{Addressing, Clock};
 
 pub const HEADER_BYTES: usize = 32;
 /// The first byte is in no text, and a line feed that a program "corrected" is noticed.
@@ -29,6 +30,7 @@ const VERSION: u16 = 1;
 
 const VERSION_AT: usize = 8;
 const ADDRESSING_AT: usize = 10;
+const CLOCK_AT: usize = 11;
 const PAGE_BYTES_AT: usize = 12;
 const CRC_AT: usize = 28;
 const _: () = assert!(CRC_AT + 4 == HEADER_BYTES && PAGE_BYTES_AT + 4 + 12 == CRC_AT);
@@ -55,6 +57,8 @@ pub struct CompactHeader {
     pub addressing: Addressing,
     /// How they are best split into pages.
     pub paging: Paging,
+    /// What their times are.
+    pub clock: Clock,
 }
 
 /// What precedes the records of a block.
@@ -103,6 +107,7 @@ impl CompactHeader {
         put(&mut bytes, 0, &FILE_MAGIC);
         put(&mut bytes, VERSION_AT, &VERSION.to_le_bytes());
         bytes[ADDRESSING_AT] = u8::from(self.addressing == Addressing::Objects);
+        bytes[CLOCK_AT] = u8::from(self.clock == Clock::Absent);
         let page_bytes = match self.paging {
             Paging::Split(bytes) => bytes.get() as u32,
             Paging::Whole => 0,
@@ -130,6 +135,11 @@ impl CompactHeader {
             1 => Addressing::Objects,
             _ => return bad("addressing", Problem::UnknownWord),
         };
+        let clock = match bytes[CLOCK_AT] {
+            0 => Clock::Kept,
+            1 => Clock::Absent,
+            _ => return bad("clock", Problem::UnknownWord),
+        };
         let paging = match u64::from(u32_at(bytes, PAGE_BYTES_AT)) {
             0 => Paging::Whole,
             size => match PageBytes::new(size) {
@@ -137,7 +147,7 @@ impl CompactHeader {
                 None => return bad("page bytes", Problem::TooLarge),
             },
         };
-        Ok(CompactHeader { addressing, paging })
+        Ok(CompactHeader { addressing, paging, clock })
     }
 }
 

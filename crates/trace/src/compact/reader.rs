@@ -35,9 +35,9 @@ pub fn open(mut window: Window, _: &ReadOptions) -> Result<Opened, TraceError> {
     };
     let header = CompactHeader::decode(bytes).map_err(|what| window.bad(place, what))?;
     window.consume(HEADER_BYTES);
-    let CompactHeader { addressing, paging } = header;
+    let CompactHeader { addressing, paging, clock } = header;
     let decoder = Box::new(CompactDecoder { window, addressing, requests: 0, blocks: 0 });
-    Ok(Opened { decoder, addressing, paging })
+    Ok(Opened { decoder, addressing, paging, clock })
 }
 
 struct CompactDecoder {

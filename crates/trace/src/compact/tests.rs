@@ -5,13 +5,16 @@ use super::writer::CompactWriter;
 use crate::error::{BadField, Place, Problem, TraceError};
 use crate::pages::{PageBytes, Paging};
 use crate::reader::{ReadOptions, Reader};
-use crate::request::{Addressing, Kind, Request};
+use crate::request::{Addressing, Clock, Kind, Request};
 use crate::tally::BadInput;
 
-const BYTES: CompactHeader =
-    CompactHeader { addressing: Addressing::Bytes, paging: Paging::Split(PageBytes::DEFAULT) };
+const BYTES: CompactHeader = CompactHeader {
+    addressing: Addressing::Bytes,
+    paging: Paging::Split(PageBytes::DEFAULT),
+    clock: Clock::Kept,
+};
 const OBJECTS: CompactHeader =
-    CompactHeader { addressing: Addressing::Objects, paging: Paging::Whole };
+    CompactHeader { addressing: Addressing::Objects, paging: Paging::Whole, clock: Clock::Absent };
 const BLOCK: usize = BLOCK_REQUESTS_MAX as usize;
 
 fn written(header: CompactHeader, requests: &[Request]) -> Vec<u8> {

@@ -9,7 +9,7 @@ use crate::error::BadField;
 use crate::fields::Blanks;
 use crate::lines::ParseLine;
 use crate::pages::{PageBytes, Paging};
-use crate::request::{Kind, Request, sectors_address, sectors_length};
+use crate::request::{Clock, Kind, Request, sectors_address, sectors_length};
 
 /// Lines of a `.lis` file.
 #[derive(Default)]
@@ -17,6 +17,7 @@ pub struct Arc;
 
 impl ParseLine for Arc {
     const PAGING: Paging = Paging::Split(PageBytes::SECTOR);
+    const CLOCK: Clock = Clock::Absent;
 
     fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, BadField> {
         let mut fields = Blanks::new(line);

@@ -15,7 +15,7 @@ use crate::fields::{decimal, whole};
 use crate::files::FileNames;
 use crate::lines::ParseLine;
 use crate::pages::{PageBytes, Paging};
-use crate::request::{Addressing, Kind, Request, bytes_length, sectors_address, sectors_length};
+use crate::request::{Addressing, Clock, Kind, Request, bytes_length, sectors_address, sectors_length};
 use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
@@ -200,6 +200,11 @@ impl Columns {
     pub(crate) fn of_head(head: &[u8]) -> Option<Columns> {
         let line = head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty())?;
         Columns::of_header(line.trim_ascii_end())
+    }
+
+    /// Whether a column has times.
+    pub(crate) fn clock(&self) -> Clock {
+        self.places[TIME].as_ref().map_or(Clock::Absent, |_| Clock::Kept)
     }
 
     /// What addresses are in these columns.

@@ -1,6 +1,6 @@
 //! A trace that is read twice, and what the second pass gives.
 
-use super::super::source::{Opened, Scope, paging_name};
+use super::super::source::{Opened, Scope, paging_name, span_s};
 use crate::command::Replay;
 use crate::failure::Failure;
 use crate::table::thousands;
@@ -32,8 +32,12 @@ impl Stream<'_> {
     }
 
     pub(super) fn scope(&self) -> Scope {
-        let (pages, span_s) = (self.numbered.pages_count(), self.numbered.span_s());
+        let (pages, span_s) = (self.numbered.pages_count(), self.span_s());
         Scope { paging: self.opened.paging, pages, span_s }
+    }
+
+    fn span_s(&self) -> Option<f64> {
+        span_s(self.opened.reader.clock(), self.numbered.span_s())
     }
 
     /// Bytes for each page.
@@ -74,7 +78,7 @@ impl Stream<'_> {
                 "references": numbered.references(),
                 "writes": numbered.writes(),
                 "pages": numbered.pages_count(),
-                "span_s": numbered.span_s(),
+                "span_s": self.span_s(),
             },
             "host": {},
         })

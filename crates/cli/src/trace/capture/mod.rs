@@ -118,7 +118,11 @@ impl Traffic {
 
 /// Writes the trace and its list.
 fn write(reader: &mut Reader, options: &TraceCapture) -> Result<BTreeMap<u32, Traffic>, Failure> {
-    let header = CompactHeader { addressing: reader.addressing(), paging: reader.paging() };
+    let header = CompactHeader {
+        addressing: reader.addressing(),
+        paging: reader.paging(),
+        clock: reader.clock(),
+    };
     let mut out = Out::begin(&options.out, header)?;
     let mut files: BTreeMap<u32, Traffic> = BTreeMap::new();
     while let Some(request) = reader.next() {
