@@ -184,12 +184,12 @@ impl Advice {
         };
         let [first, second] = self.estimates[taken].halves?;
         Some(format!(
-            "check: from its first half alone the trace advises {} under {}, {:.2} times as fast; \
-             on its second half that is {:.2} times",
+            "check: from its first half alone the trace advises {} under {}, {} times as fast; on \
+             its second half that is {} times",
             self.size(taken),
             self.estimates[taken].design.name,
-            first.gain,
-            second.gain
+            told(first.gain),
+            told(second.gain)
         ))
     }
 }
@@ -203,13 +203,17 @@ pub fn gain_text(one: &Estimate) -> String {
              not modelled)"
         );
     }
-    let told = |gain: f64| match gain {
-        gain if gain >= GAIN_TOLD_MAX => format!("more than {GAIN_TOLD_MAX}"),
-        gain => format!("{gain:.2}"),
-    };
     match high - low {
         width if width < 0.005 => format!("{:.2} times", one.gain.mean),
         _ => format!("{:.2} times ({low:.2} to {})", one.gain.mean, told(high)),
+    }
+}
+
+/// A gain, as far as one is told.
+fn told(gain: f64) -> String {
+    match gain {
+        gain if gain >= GAIN_TOLD_MAX => format!("more than {GAIN_TOLD_MAX}"),
+        gain => format!("{gain:.2}"),
     }
 }
 
