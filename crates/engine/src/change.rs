@@ -354,6 +354,12 @@ impl<'a> Change<'a> {
         matches!(self, Change::Page { .. } | Change::Node { .. })
     }
 
+    /// Whether it leaves a sound tree, in which the same rows are: if a nested action consists of
+    /// nothing else, nothing is to be put back after a crash, whether the action has ended or not.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self, Change::LeafPurge { .. })
+    }
+
     /// Whether an encoded change marks a key of a leaf, or takes ghosts out of it: after a crash
     /// there may be ghosts to purge, or little left.
     pub(crate) fn thins(change: &[u8]) -> bool {

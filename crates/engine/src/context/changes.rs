@@ -170,11 +170,15 @@ impl Context {
         apply(change, &mut after);
         let encode = |out: &mut Vec<u8>| change.encode(out);
         let (txn, prev, draft) = (self.txn, self.last, &mut self.buffers.draft);
-        if change.formats() && kind(page) == Some(PageKind::Free) {
+        if change.is_whole() && self.nested == 1 && !self.has_bytes_to_restore {
+            draft.update(txn, prev, place, encode, undo_writer(&Undo::None));
+        } else if change.formats() && kind(page) == Some(PageKind::Free) {
+            self.has_bytes_to_restore = true;
             // The bytes of a page that no link leads to are not needed again. A link leads to a
             // root that is made anew, and to a leaf that has given rows to its neighbour.
             draft.update(txn, prev, place, encode, undo_writer(&Undo::None));
         } else {
+            self.has_bytes_to_restore = true;
             let before = without_gap(page, &after);
             draft.update(txn, prev, place, encode, undo_difference(&before, &after));
         }
@@ -295,14 +299,17 @@ impl Writer for Context {
     }
 
     fn begin_nested(&mut self) -> Nested {
+        self.has_bytes_to_restore &= self.nested > 0;
         self.nested += 1;
         Nested { undo_next: self.last, depth: self.nested, log: Some(Arc::clone(&self.engine.log)) }
     }
 
     fn end_nested(&mut self, mut nested: Nested) -> Result<(), Error> {
         assert_eq!(nested.depth, self.nested, "nested actions end in order");
-        self.buffers.draft.nested_end(self.txn, self.last, nested.undo_next);
-        self.append(Room::Reserved)?;
+        if self.has_bytes_to_restore {
+            self.buffers.draft.nested_end(self.txn, self.last, nested.undo_next);
+            self.append(Room::Reserved)?;
+        }
         nested.log = None;
         self.nested -= 1;
         Ok(())

@@ -80,6 +80,8 @@ pub(crate) struct Context {
     last: Lsn,
     mode: Mode,
     nested: u32,
+    /// Whether the outermost of them has changed what a crash before its end has to put back.
+    has_bytes_to_restore: bool,
     /// The undo list lacks entries: the log has them.
     spilled: bool,
     /// Log bytes reserved, and how many of them the rollback may need: see `room`.
@@ -199,6 +201,7 @@ impl Context {
             last: Lsn::ZERO,
             mode: Mode::Forward,
             nested: 0,
+            has_bytes_to_restore: false,
             spilled: false,
             reserved: 0,
             rollback_room: 0,

@@ -10,8 +10,9 @@ use crate::btree::node::{self, NODE_HEADER, Node, SLOT};
 
 /// Up to so many rows, every place is looked at where they may be parted.
 const ALL_PLACES: usize = 48;
-/// Else so many on either side of where pages would be equally full.
-const PLACES_AROUND: usize = 16;
+/// Else so many on either side of where pages would be equally full: first the few nearest, then,
+/// if the rows do not fit like that, more.
+const PLACES_AROUND: [usize; 2] = [3, 16];
 
 /// All rows, in key order.
 pub(super) struct Rows {
@@ -167,7 +168,7 @@ impl Rows {
     pub(super) fn plan(&self) -> Option<Plan> {
         let pages = self.firsts.len() - 2;
         let has_empty = (0..=pages).any(|leaf| self.of_leaf(leaf).is_empty());
-        let cuts = self.cuts(pages)?;
+        let cuts = PLACES_AROUND.into_iter().find_map(|around| self.cuts(pages, around))?;
         let len: usize = cuts.windows(2).map(|cut| self.page_len(&(cut[0]..cut[1]))).sum();
         // With one that is empty, nothing comes together that a split would part again.
         let is_free = pages == 1 && has_empty;
@@ -179,7 +180,7 @@ impl Rows {
     }
 
     /// Where to part the rows so that each page has room, and the emptiest is as full as can be.
-    fn cuts(&self, pages: usize) -> Option<Vec<usize>> {
+    fn cuts(&self, pages: usize, around: usize) -> Option<Vec<usize>> {
         let fits = |part: &Range<usize>| Some(self.page_len(part)).filter(|len| *len <= PAGE_SIZE);
         let all = self.len();
         if pages == 1 {
@@ -187,7 +188,7 @@ impl Rows {
         }
         let mut layers = vec![vec![Best { cut: 0, emptiest: PAGE_SIZE, before: 0 }]];
         for page in 1..=pages {
-            let ends = if page == pages { all..all + 1 } else { self.places(page, pages) };
+            let ends = if page == pages { all..all + 1 } else { self.places(page, pages, around) };
             let from = &layers[page - 1];
             let best_to = |cut: usize| {
                 let ways = from.iter().enumerate().filter(|(_, way)| way.cut < cut);
@@ -212,14 +213,14 @@ impl Rows {
     }
 
     /// Where page `page` of `pages` may end.
-    fn places(&self, page: usize, pages: usize) -> Range<usize> {
+    fn places(&self, page: usize, pages: usize, around: usize) -> Range<usize> {
         let all = self.len();
         if all <= ALL_PLACES {
             return 1..all.max(1);
         }
         let equal = self.lens[all] * page / pages;
         let middle = self.lens.partition_point(|len| *len < equal);
-        middle.saturating_sub(PLACES_AROUND).max(1)..(middle + PLACES_AROUND).min(all)
+        middle.saturating_sub(around).max(1)..(middle + around).min(all)
     }
 
     /// The leaf without which the others keep most of their rows.
