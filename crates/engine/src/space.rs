@@ -161,6 +161,11 @@ fn extent_of(page: PageId) -> u64 {
     page.0 / EXTENT_PAGES
 }
 
+/// The group whose map has the page.
+fn group_of(page: PageId) -> u64 {
+    extent_of(page) / EXTENTS_PER_MAP
+}
+
 pub(crate) fn map_page(group: u64) -> PageId {
     PageId(group * GROUP_PAGES + MAP_IN_GROUP)
 }

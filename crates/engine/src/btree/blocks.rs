@@ -124,10 +124,13 @@ impl Tree {
         let mut wait = SpaceWait::default();
         loop {
             self.know_blocks(w)?;
+            if let Some(page) = self.space.take_block(self.id) {
+                return Ok(Taken { tree: self, page });
+            }
             let early = self.pool.mutations().has(Mutation::ReuseBlocksEarly);
             let oldest = if early { TxnId(w.txn().0 + 1) } else { w.oldest_active() };
-            if let Some(page) = self.space.take_block(self.id, oldest) {
-                return Ok(Taken { tree: self, page });
+            if self.space.refill_blocks(self.id, oldest)? {
+                continue;
             }
             match self.add_blocks(w) {
                 Err(Error::HomeFull { .. }) if w.waits_for_space(&mut wait) => {}
@@ -232,7 +235,7 @@ impl Tree {
         }
         let keep = if extent == Keep::Some { KEPT } else { 0 };
         let oldest = w.oldest_active();
-        let pages = self.space.release_blocks(self.id, oldest, (keep, FREED_MAX));
+        let pages = self.space.release_blocks(self.id, oldest, (keep, FREED_MAX))?;
         if !pages.is_empty() {
             let freed = self.free_blocks(w, &pages);
             // Those that are not free.
@@ -249,7 +252,13 @@ impl Tree {
     fn free_blocks<W: Writer>(&self, w: &mut W, pages: &[PageId]) -> Result<(), Error> {
         let extent = |page: &PageId| page.0 / EXTENT_PAGES;
         for pages in pages.chunk_by(|a, b| extent(a) == extent(b)) {
-            let mut freeing = self.space.freeing(blocks_of(self.id), pages)?;
+            let mut freeing = match self.space.freeing(blocks_of(self.id), pages) {
+                Err(error) if !reclaim::may_pass(&error) => {
+                    self.space.abandon_blocks(self.id, pages);
+                    return Err(error);
+                }
+                freeing => freeing?,
+            };
             let nested = w.begin_nested();
             freeing.free(w)?;
             w.end_nested(nested)?;

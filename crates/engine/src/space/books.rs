@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-use terrace_page::{PageBuf, PageKind, kind};
+use terrace_page::{PageBuf, PageId, PageKind, kind};
 
 use super::blocks::tree_of;
 use super::{
-    EXTENTS_PER_MAP, Extent, GROUP_PAGES, MAP_BITS, MAPS, NOBODY, Space, entry, extent_page,
-    map_page, maps_told, owner,
+    EXTENT_PAGES, EXTENTS_PER_MAP, Extent, GROUP_PAGES, MAP_BITS, MAPS, NOBODY, Space, entry,
+    extent_of, extent_page, group_of, map_page, maps_told, owner,
 };
 use crate::{Error, Part, TreeId};
 
@@ -80,6 +80,24 @@ impl Space {
             }
         }
         Ok(found)
+    }
+
+    /// Of pages of one group, which are used and `tree`'s. Of no group that there is, none is.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(super) fn are_used(&self, tree: TreeId, pages: &[PageId]) -> Result<Vec<bool>, Error> {
+        let group = group_of(pages[0]);
+        if group >= self.groups()? {
+            return Ok(vec![false; pages.len()]);
+        }
+        let map = self.open_map(group)?;
+        let is_used = |page: &PageId| {
+            let (owned_by, used) = entry(&map, extent_of(*page));
+            owned_by == owner(tree) && used & 1 << (page.0 % EXTENT_PAGES) != 0
+        };
+        Ok(pages.iter().map(is_used).collect())
     }
 }
 

@@ -6,6 +6,8 @@ use super::super::Keep;
 use super::super::reference::{Form, Reference};
 use super::super::runs::RAW_DATA;
 use super::*;
+use crate::space::blocks_of;
+use crate::writer::Writer;
 
 /// The page of the block that `key` has.
 fn page_of(tree: &Tree, key: &[u8]) -> terrace_page::PageId {
@@ -205,5 +207,47 @@ fn pages_are_used_again_once_nothing_wants_them_back() {
         assert_eq!(bench.space.used().expect("no error").1, used);
         tree.check().expect("whole");
         bench.replay();
+    });
+}
+
+/// A page that the map refuses to free has another owner, or none: it is used no more.
+#[test]
+fn a_page_that_the_map_refuses_is_left_alone() {
+    in_world(4, 0, || {
+        let bench = Bench::new(here(), 20_000, 400);
+        let tree = filled(&bench, 4, 8_192);
+        let mut txn = bench.begin();
+        let page = tree.take_block(&mut txn).expect("there is one").page;
+        let mut freeing = bench.space.freeing(blocks_of(tree.id()), &[page]).expect("in use");
+        let nested = txn.begin_nested();
+        freeing.free(&mut txn).expect("no error");
+        txn.end_nested(nested).expect("no error");
+        freeing.done();
+        let refused = tree.tidy_blocks(&mut txn, Keep::None);
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+        assert_eq!(tree.tidy_blocks(&mut txn, Keep::None).expect("no error"), Progress::Done);
+        let pages: Vec<_> = (0..40).map_while(|_| bench.space.take_block(tree.id())).collect();
+        assert!(pages.is_empty(), "{pages:?} are to be used");
+        tree.end_blocks(&mut txn, |_| true).expect("no error");
+        txn.commit();
+        assert!(tree.finds_left_over().expect("no error"), "the next opening sweeps");
+        let (again, tree) = bench.reopened(&tree);
+        assert!(tree.finds_left_over().expect("no error"));
+        tidy(&again, &tree, Keep::None);
+        assert_eq!(tree.check().expect("whole").pending_pages, 0);
+    });
+}
+
+/// One that cannot be written stands in the way of no other.
+#[test]
+fn a_page_that_was_put_back_is_the_last_to_be_tried_again() {
+    in_world(5, 0, || {
+        let bench = Bench::new(here(), 20_000, 400);
+        let tree = filled(&bench, 4, 8_192);
+        let mut txn = bench.begin();
+        let first = tree.take_block(&mut txn).expect("there is one").page;
+        let second = tree.take_block(&mut txn).expect("there is one").page;
+        assert_ne!(first, second);
+        txn.commit();
     });
 }
