@@ -91,9 +91,16 @@ impl Drop for Taken<'_> {
 /// A block that is being put.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'v> {
+    /// Zero if it has none yet.
     pub(super) page: PageId,
     pub(super) stamp: u64,
     pub(super) value: &'v [u8],
+}
+
+impl Block<'_> {
+    pub(super) fn needs_page(self) -> bool {
+        self.page == PageId(0)
+    }
 }
 
 impl Tree {

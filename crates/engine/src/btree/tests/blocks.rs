@@ -251,3 +251,28 @@ fn a_page_that_was_put_back_is_the_last_to_be_tried_again() {
         txn.commit();
     });
 }
+
+/// What changes nothing takes no page, and leaves no mark.
+#[test]
+fn only_what_is_written_takes_a_page() {
+    in_world(6, 0, || {
+        let bench = Bench::new(here(), 20_000, 400);
+        let tree = filled(&bench, 4, 100);
+        let (key, absent) = (1_u64.to_be_bytes(), 9_u64.to_be_bytes());
+        let mut txn = bench.begin();
+        assert!(done(tree.put(&mut txn, &key, &[1; 8_192], Put::InsertNew, None)));
+        assert!(!done(tree.put(&mut txn, &absent, &[1; 8_192], Put::Update, None)));
+        assert!(!bench.space.knows_blocks(tree.id()), "nothing was written");
+        assert!(!tree.finds_left_over().expect("no error"));
+        assert!(done(tree.put(&mut txn, &key, &[2; 8_192], Put::Update, None)));
+        assert!(!done(tree.put(&mut txn, &absent, &[3; 8_192], Put::InsertNew, None)));
+        done(tree.remove(&mut txn, &absent, None));
+        txn.commit();
+        let mut txn = bench.begin();
+        assert!(!done(tree.put(&mut txn, &absent, &[4; 8_192], Put::Update, None)), "a ghost");
+        assert!(!done(tree.put(&mut txn, &absent, &[5; 8_192], Put::InsertNew, None)));
+        txn.commit();
+        assert_ne!(page_of(&tree, &key), page_of(&tree, &absent));
+        tree.check().expect("whole");
+    });
+}
