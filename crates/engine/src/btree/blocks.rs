@@ -48,7 +48,7 @@ use super::node::{CELL_MAX, GHOST, OVERFLOW};
 use super::reference::{Parts, Reference, TAIL_CELL};
 use super::runs::RAW_DATA;
 use crate::change::{BODY_AT, Change};
-use crate::reclaim::{Progress, SpaceWait};
+use crate::reclaim::{Keep, Progress, SpaceWait};
 use crate::space::{EXTENT_PAGES, Purpose, blocks_of};
 use crate::writer::{Undo, Writer};
 use crate::{Error, reclaim};
@@ -229,7 +229,7 @@ impl Tree {
     pub(crate) fn tidy_blocks<W: Writer>(
         &self,
         w: &mut W,
-        extent: Keep,
+        keep: Keep,
     ) -> Result<Progress, Error> {
         if let Some(from) = self.space.sweep_from(self.id) {
             let swept = self.sweep(w, &from);
@@ -240,7 +240,7 @@ impl Tree {
             }
             return swept.map(|()| Progress::More);
         }
-        let keep = if extent == Keep::Some { KEPT } else { 0 };
+        let keep = if keep == Keep::Some { KEPT } else { 0 };
         let oldest = w.oldest_active();
         let pages = self.space.release_blocks(self.id, oldest, (keep, FREED_MAX))?;
         if !pages.is_empty() {
@@ -326,15 +326,6 @@ impl Tree {
         }
         Ok(())
     }
-}
-
-/// Which pages stay that no record refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
-    /// A few, for the next blocks.
-    Some,
-    /// None.
-    None,
 }
 
 /// The page of the block that a record of the leaf `leaf` refers to, if it does.
