@@ -318,8 +318,11 @@ impl Tree {
         is_alone: impl Fn(&W) -> bool,
     ) -> Result<(), Error> {
         let (mut header, fields) = self.header_exclusive()?;
-        let is_known = self.space.knows_blocks(self.id) && fields.left_over;
-        if is_known && is_alone(w) && self.space.forget_blocks(self.id) {
+        let Some(uses) = self.space.uses_of_blocks(self.id).filter(|_| fields.left_over) else {
+            return Ok(());
+        };
+        // A transaction that is registered later finds the mark gone, or is one use more.
+        if is_alone(w) && self.space.forget_blocks(self.id, uses) {
             let nested = w.begin_nested();
             self.set_header(w, &mut header, &Header { left_over: false, ..fields })?;
             w.end_nested(nested)?;

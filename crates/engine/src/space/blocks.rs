@@ -78,6 +78,8 @@ struct Blocks {
     sweep: Sweep,
     /// P2, and what records refer to, while there is a sweep.
     touched: PageSet,
+    /// How often a transaction has relied on being known: see `forget_blocks`.
+    uses: u64,
 }
 
 impl Blocks {
@@ -122,9 +124,14 @@ impl Space {
         self.blocks.lock().0.get_mut(&tree).map(work)
     }
 
-    /// Whether anything is known.
+    /// Whether anything is known. A transaction that is registered may rely on it until its end.
     pub(crate) fn knows_blocks(&self, tree: TreeId) -> bool {
-        self.blocks.lock().0.contains_key(&tree)
+        self.with_blocks(tree, |blocks| blocks.uses += 1).is_some()
+    }
+
+    /// How often a transaction has relied on it that the tree is known, if it is.
+    pub(crate) fn uses_of_blocks(&self, tree: TreeId) -> Option<u64> {
+        self.with_blocks(tree, |blocks| blocks.uses)
     }
 
     /// The trees of which anything is known.
@@ -143,15 +150,18 @@ impl Space {
             order: BTreeSet::new(),
             sweep,
             touched: PageSet::default(),
+            uses: 0,
         });
     }
 
-    /// Forgets a tree of which no page is left over. Whether it was so.
-    pub(crate) fn forget_blocks(&self, tree: TreeId) -> bool {
+    /// Forgets a tree of which no page is left over, unless a transaction has relied on it since
+    /// there were `uses`: after that number was read, none was registered. Whether it was so.
+    pub(crate) fn forget_blocks(&self, tree: TreeId, uses: u64) -> bool {
         let mut known = self.blocks.lock();
         let is_tidy = known.0.get(&tree).is_none_or(|blocks| {
-            let is_swept = matches!(blocks.sweep, Sweep::Done);
-            is_swept && blocks.free.is_empty() && blocks.out.is_empty() && blocks.given.is_empty()
+            let is_empty =
+                blocks.free.is_empty() && blocks.out.is_empty() && blocks.given.is_empty();
+            matches!(blocks.sweep, Sweep::Done) && is_empty && blocks.uses == uses
         });
         if is_tidy {
             known.0.remove(&tree);

@@ -276,3 +276,25 @@ fn only_what_is_written_takes_a_page() {
         tree.check().expect("whole");
     });
 }
+
+/// A transaction that begins while the mark is being taken away relies on it, or sets it again.
+#[test]
+fn the_mark_stays_for_a_transaction_that_has_just_begun() {
+    in_world(7, 0, || {
+        let bench = Bench::new(here(), 20_000, 400);
+        let tree = filled(&bench, 4, 8_192);
+        tidy(&bench, &tree, Keep::None);
+        let mut txn = bench.begin();
+        let begins = |_: &Txn| {
+            let mut other = bench.begin();
+            tree.know_blocks(&mut other).expect("it is known");
+            other.commit();
+            true
+        };
+        tree.end_blocks(&mut txn, begins).expect("no error");
+        assert!(tree.finds_left_over().expect("no error") && bench.space.knows_blocks(tree.id()));
+        tree.end_blocks(&mut txn, |_| true).expect("no error");
+        assert!(!tree.finds_left_over().expect("no error") && !bench.space.knows_blocks(tree.id()));
+        txn.commit();
+    });
+}
