@@ -49,7 +49,7 @@ use super::reference::{Parts, Reference, TAIL_CELL};
 use super::runs::RAW_DATA;
 use crate::change::{BODY_AT, Change};
 use crate::reclaim::{Keep, Progress, SpaceWait};
-use crate::space::{EXTENT_PAGES, Purpose, blocks_of};
+use crate::space::{EXTENT_PAGES, Purpose, SweepAt, blocks_of};
 use crate::writer::{Undo, Writer};
 use crate::{Error, reclaim};
 
@@ -232,7 +232,7 @@ impl Tree {
         keep: Keep,
     ) -> Result<Progress, Error> {
         if let Some(from) = self.space.sweep_from(self.id) {
-            let swept = self.sweep(w, &from);
+            let swept = self.sweep(w, from);
             if let Err(error) = &swept
                 && !reclaim::may_pass(error)
             {
@@ -276,34 +276,47 @@ impl Tree {
         Ok(())
     }
 
-    /// K2: one leaf, and at the end some of the pages to be freed.
-    fn sweep<W: Writer>(&self, w: &mut W, from: &[u8]) -> Result<(), Error> {
-        let mut pages = Vec::new();
-        let next = {
-            let leaf = self.leaf_shared(Seek::Key(from))?;
-            let node = self.node(leaf.id(), &leaf)?;
-            for slot in 0..node.len() {
-                pages.extend(block_in(leaf.id(), node.record(slot))?);
-            }
-            let next = node.upper().map(<[u8]>::to_vec);
-            self.space.swept_to(self.id, &pages, next.clone().unwrap_or_else(|| from.to_vec()));
-            next
-        };
-        if next.is_some() {
-            return Ok(());
+    /// K2: one leaf, and after the last one some of the pages to be freed.
+    fn sweep<W: Writer>(&self, w: &mut W, from: SweepAt) -> Result<(), Error> {
+        match from {
+            SweepAt::Key(key) => self.sweep_leaf_of_blocks(&key),
+            SweepAt::Extent(page) => self.free_left_over(w, page),
         }
+    }
+
+    fn sweep_leaf_of_blocks(&self, from: &[u8]) -> Result<(), Error> {
+        let mut pages = Vec::new();
+        let leaf = self.leaf_shared(Seek::Key(from))?;
+        let node = self.node(leaf.id(), &leaf)?;
+        for slot in 0..node.len() {
+            pages.extend(block_in(leaf.id(), node.record(slot))?);
+        }
+        let next = match node.upper() {
+            Some(key) => SweepAt::Key(key.to_vec()),
+            None => SweepAt::Extent(PageId(0)),
+        };
+        self.space.swept_to(self.id, &pages, next);
+        Ok(())
+    }
+
+    fn free_left_over<W: Writer>(&self, w: &mut W, from: PageId) -> Result<(), Error> {
         let mut freed = 0;
-        for extent in self.space.extents_of(blocks_of(self.id))? {
-            if freed >= FREED_MAX {
-                return Ok(());
-            }
-            let left = self.space.left_over(self.id, &extent);
+        let extents = self.space.some_extents_of(blocks_of(self.id), from)?;
+        for extent in &extents {
+            let left = self.space.left_over(self.id, extent);
             if !left.is_empty() {
                 self.free_blocks(w, &left)?;
                 freed += left.len();
             }
+            let next = extent.first.plus(EXTENT_PAGES);
+            self.space.swept_to(self.id, &[], SweepAt::Extent(next));
+            if freed >= FREED_MAX {
+                return Ok(());
+            }
         }
-        self.space.end_sweep(self.id, true);
+        if extents.is_empty() {
+            self.space.end_sweep(self.id, true);
+        }
         Ok(())
     }
 

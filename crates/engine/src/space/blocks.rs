@@ -63,10 +63,19 @@ impl PageSet {
 enum Sweep {
     /// There is nothing, or all is freed.
     Done,
-    /// From this key on records are still to be looked at.
-    At(Vec<u8>),
+    /// There is more to do.
+    At(SweepAt),
     /// A leaf cannot be read: what is left over stays.
     GivenUp,
+}
+
+/// Where a sweep goes on.
+#[derive(Clone, Debug)]
+pub(crate) enum SweepAt {
+    /// From this key on records are still to be looked at.
+    Key(Vec<u8>),
+    /// All were. From that of this page on extents may have pages that none refers to.
+    Extent(PageId),
 }
 
 /// The blocks of a tree.
@@ -142,7 +151,7 @@ impl Space {
     /// From here on what becomes of the tree's blocks is noted. An earlier opening may have left
     /// some over.
     pub(crate) fn know_blocks(&self, tree: TreeId, is_sweep_due: bool) {
-        let sweep = if is_sweep_due { Sweep::At(Vec::new()) } else { Sweep::Done };
+        let sweep = if is_sweep_due { Sweep::At(SweepAt::Key(Vec::new())) } else { Sweep::Done };
         self.blocks.lock().0.entry(tree).or_insert_with(|| Blocks {
             free: VecDeque::new(),
             out: BTreeSet::new(),
@@ -330,17 +339,17 @@ impl Space {
         .flatten()
     }
 
-    /// From which key on a sweep is to look at records, if there is one.
-    pub(crate) fn sweep_from(&self, tree: TreeId) -> Option<Vec<u8>> {
+    /// Where a sweep is to go on, if there is one.
+    pub(crate) fn sweep_from(&self, tree: TreeId) -> Option<SweepAt> {
         self.with_blocks(tree, |blocks| match &blocks.sweep {
-            Sweep::At(key) => Some(key.clone()),
+            Sweep::At(at) => Some(at.clone()),
             Sweep::Done | Sweep::GivenUp => None,
         })
         .flatten()
     }
 
-    /// The sweep has found these pages referred to, below the key `next`.
-    pub(crate) fn swept_to(&self, tree: TreeId, pages: &[PageId], next: Vec<u8>) {
+    /// The sweep has found these pages referred to, and goes on at `next`.
+    pub(crate) fn swept_to(&self, tree: TreeId, pages: &[PageId], next: SweepAt) {
         self.with_blocks(tree, |blocks| {
             pages.iter().for_each(|&page| blocks.touched.insert(page));
             blocks.sweep = Sweep::At(next);
