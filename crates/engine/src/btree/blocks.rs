@@ -226,11 +226,7 @@ impl Tree {
     /// # Errors
     ///
     /// Those of the pool and of `Writer::change`, `Corrupt`.
-    pub(crate) fn tidy_blocks<W: Writer>(
-        &self,
-        w: &mut W,
-        keep: Keep,
-    ) -> Result<Progress, Error> {
+    pub(crate) fn tidy_blocks<W: Writer>(&self, w: &mut W, keep: Keep) -> Result<Progress, Error> {
         if let Some(from) = self.space.sweep_from(self.id) {
             let swept = self.sweep(w, from);
             if let Err(error) = &swept

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use terrace_page::{PageId, TxnId};
 use terrace_pool::{Mutation, Mutations};
 
-use super::{EXTENT_PAGES, Extent, Space, extent_of, group_of};
+use super::{EXTENT_PAGES, Extent, Space, entry, extent_of, group_of, owner};
 use crate::{Error, TreeId};
 
 /// The bit of an owner's number that tells extents of blocks from those of the tree's other pages.
@@ -247,6 +247,24 @@ impl Space {
     /// Pages that the map has as used from now on.
     pub(crate) fn add_blocks(&self, tree: TreeId, pages: &[PageId]) {
         self.with_blocks(tree, |blocks| blocks.free.extend(pages));
+    }
+
+    /// Of pages of one group, which are used and `tree`'s. Of no group that there is, none is.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    fn are_used(&self, tree: TreeId, pages: &[PageId]) -> Result<Vec<bool>, Error> {
+        let group = group_of(pages[0]);
+        if group >= self.groups()? {
+            return Ok(vec![false; pages.len()]);
+        }
+        let map = self.open_map(group)?;
+        let is_used = |page: &PageId| {
+            let (owned_by, used) = entry(&map, extent_of(*page));
+            owned_by == owner(tree) && used & 1 << (page.0 % EXTENT_PAGES) != 0
+        };
+        Ok(pages.iter().map(is_used).collect())
     }
 
     /// A page that was taken is not used after all, unless a record refers to it. It is the last

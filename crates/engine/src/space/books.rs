@@ -7,8 +7,8 @@ use terrace_page::{PageBuf, PageId, PageKind, kind};
 
 use super::blocks::tree_of;
 use super::{
-    EXTENT_PAGES, EXTENTS_PER_MAP, Extent, GROUP_PAGES, MAP_BITS, MAPS, NOBODY, Space, entry,
-    extent_of, extent_page, group_of, map_page, maps_told, owner,
+    EXTENTS_PER_MAP, Extent, GROUP_PAGES, MAP_BITS, MAPS, NOBODY, Space, entry, extent_of,
+    extent_page, group_of, map_page, maps_told, owner,
 };
 use crate::{Error, Part, TreeId};
 
@@ -82,11 +82,7 @@ impl Space {
     /// # Errors
     ///
     /// Those of the pool.
-    pub(crate) fn some_extents_of(
-        &self,
-        tree: TreeId,
-        from: PageId,
-    ) -> Result<Vec<Extent>, Error> {
+    pub(crate) fn some_extents_of(&self, tree: TreeId, from: PageId) -> Result<Vec<Extent>, Error> {
         for group in group_of(from)..self.groups()? {
             let found = self.extents_in(tree, group, extent_of(from))?;
             if !found.is_empty() {
@@ -104,24 +100,6 @@ impl Space {
             (owned_by == owner(tree)).then_some(Extent { first: extent_page(extent), used })
         });
         Ok(extents.collect())
-    }
-
-    /// Of pages of one group, which are used and `tree`'s. Of no group that there is, none is.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool.
-    pub(super) fn are_used(&self, tree: TreeId, pages: &[PageId]) -> Result<Vec<bool>, Error> {
-        let group = group_of(pages[0]);
-        if group >= self.groups()? {
-            return Ok(vec![false; pages.len()]);
-        }
-        let map = self.open_map(group)?;
-        let is_used = |page: &PageId| {
-            let (owned_by, used) = entry(&map, extent_of(*page));
-            owned_by == owner(tree) && used & 1 << (page.0 % EXTENT_PAGES) != 0
-        };
-        Ok(pages.iter().map(is_used).collect())
     }
 }
 
