@@ -59,7 +59,7 @@ use crate::room::Room;
 use crate::writer::{Undo, Writer};
 use crate::{Error, Part, TreeId};
 
-pub(crate) use self::blocks::{Unreferenced, blocks_of};
+pub(crate) use self::blocks::{SweepAt, Unreferenced, blocks_of};
 pub(crate) use self::claims::Claim;
 
 /// Pages of an extent.
@@ -159,6 +159,11 @@ fn owner(tree: TreeId) -> u32 {
 
 fn extent_of(page: PageId) -> u64 {
     page.0 / EXTENT_PAGES
+}
+
+/// The group whose map has the page.
+fn group_of(page: PageId) -> u64 {
+    extent_of(page) / EXTENTS_PER_MAP
 }
 
 pub(crate) fn map_page(group: u64) -> PageId {

@@ -419,6 +419,14 @@ fn blocks_are_removed_from_a_full_home() {
         };
         assert!(matches!(full, Error::HomeFull { .. }), "{full:?}");
         assert!(count > 1_500, "{count} blocks in 16 MiB");
+        // Nor does one need room that changes nothing.
+        db.write(|txn| {
+            let mut table = txn.open_table(VOLUME)?;
+            assert!(!table.insert_new(1, [9; 8192])?);
+            assert!(!table.update(count + 1, [9; 8192])?);
+            Ok::<_, Error>(())
+        })
+        .expect("no room is needed");
         let snapshot = db.begin_read().expect("no error");
         for key in 0..count {
             let txn = db.begin_write().expect("no error");
@@ -444,6 +452,44 @@ fn blocks_are_removed_from_a_full_home() {
             put += 1;
         }
         assert!(put + KEPT + 8 > count * 2 / 3, "{put} blocks in the room of {}", count * 2 / 3);
+        db.check().expect("whole");
+        db.close().expect("good devices");
+    };
+    world.run(run).expect("nobody waits for ever");
+}
+
+/// What tables keep for their next blocks is there for others once home is full.
+#[test]
+fn a_full_home_keeps_no_pages_for_later() {
+    const HOARDERS: [TableDef<u64, [u8; 8192]>; 6] = [
+        TableDef::new("a"),
+        TableDef::new("b"),
+        TableDef::new("c"),
+        TableDef::new("d"),
+        TableDef::new("e"),
+        TableDef::new("f"),
+    ];
+    let world = world(6);
+    let rig = Rig::blank(&world.world(), 16 * MIB);
+    let run = || {
+        let db = rig.open(&NO_FLASH).expect("a new one");
+        for hoarder in HOARDERS {
+            let put = |key| db.write(|txn| txn.open_table(hoarder)?.insert(key, [1; 8192]));
+            (0..32).try_for_each(put).expect("room");
+            let remove = |key| db.write(|txn| txn.open_table(hoarder)?.remove(key).map(drop));
+            (0..32).try_for_each(remove).expect("no room is needed");
+        }
+        sleep(Nanos::from_secs(1));
+        let kept = db.table_bytes().expect("no error")["a"];
+        assert!(kept >= 32 * 8192, "{kept} bytes are kept");
+        let mut count = 0;
+        while db.write(|txn| txn.open_table(VOLUME)?.insert(count, [7; 8192])).is_ok() {
+            count += 1;
+        }
+        let bytes = db.table_bytes().expect("no error");
+        for hoarder in ["a", "b", "c", "d", "e", "f"] {
+            assert!(bytes[hoarder] < 16 * 8192, "{} bytes of {hoarder}", bytes[hoarder]);
+        }
         db.check().expect("whole");
         db.close().expect("good devices");
     };

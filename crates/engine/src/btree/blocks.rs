@@ -48,8 +48,8 @@ use super::node::{CELL_MAX, GHOST, OVERFLOW};
 use super::reference::{Parts, Reference, TAIL_CELL};
 use super::runs::RAW_DATA;
 use crate::change::{BODY_AT, Change};
-use crate::reclaim::{Progress, SpaceWait};
-use crate::space::{EXTENT_PAGES, Purpose, blocks_of};
+use crate::reclaim::{Keep, Progress, SpaceWait};
+use crate::space::{EXTENT_PAGES, Purpose, SweepAt, blocks_of};
 use crate::writer::{Undo, Writer};
 use crate::{Error, reclaim};
 
@@ -91,9 +91,16 @@ impl Drop for Taken<'_> {
 /// A block that is being put.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'v> {
+    /// Zero if it has none yet.
     pub(super) page: PageId,
     pub(super) stamp: u64,
     pub(super) value: &'v [u8],
+}
+
+impl Block<'_> {
+    pub(super) fn needs_page(self) -> bool {
+        self.page == PageId(0)
+    }
 }
 
 impl Tree {
@@ -124,10 +131,13 @@ impl Tree {
         let mut wait = SpaceWait::default();
         loop {
             self.know_blocks(w)?;
+            if let Some(page) = self.space.take_block(self.id) {
+                return Ok(Taken { tree: self, page });
+            }
             let early = self.pool.mutations().has(Mutation::ReuseBlocksEarly);
             let oldest = if early { TxnId(w.txn().0 + 1) } else { w.oldest_active() };
-            if let Some(page) = self.space.take_block(self.id, oldest) {
-                return Ok(Taken { tree: self, page });
+            if self.space.refill_blocks(self.id, oldest)? {
+                continue;
             }
             match self.add_blocks(w) {
                 Err(Error::HomeFull { .. }) if w.waits_for_space(&mut wait) => {}
@@ -216,13 +226,9 @@ impl Tree {
     /// # Errors
     ///
     /// Those of the pool and of `Writer::change`, `Corrupt`.
-    pub(crate) fn tidy_blocks<W: Writer>(
-        &self,
-        w: &mut W,
-        extent: Keep,
-    ) -> Result<Progress, Error> {
+    pub(crate) fn tidy_blocks<W: Writer>(&self, w: &mut W, keep: Keep) -> Result<Progress, Error> {
         if let Some(from) = self.space.sweep_from(self.id) {
-            let swept = self.sweep(w, &from);
+            let swept = self.sweep(w, from);
             if let Err(error) = &swept
                 && !reclaim::may_pass(error)
             {
@@ -230,9 +236,9 @@ impl Tree {
             }
             return swept.map(|()| Progress::More);
         }
-        let keep = if extent == Keep::Some { KEPT } else { 0 };
+        let keep = if keep == Keep::Some { KEPT } else { 0 };
         let oldest = w.oldest_active();
-        let pages = self.space.release_blocks(self.id, oldest, (keep, FREED_MAX));
+        let pages = self.space.release_blocks(self.id, oldest, (keep, FREED_MAX))?;
         if !pages.is_empty() {
             let freed = self.free_blocks(w, &pages);
             // Those that are not free.
@@ -249,7 +255,13 @@ impl Tree {
     fn free_blocks<W: Writer>(&self, w: &mut W, pages: &[PageId]) -> Result<(), Error> {
         let extent = |page: &PageId| page.0 / EXTENT_PAGES;
         for pages in pages.chunk_by(|a, b| extent(a) == extent(b)) {
-            let mut freeing = self.space.freeing(blocks_of(self.id), pages)?;
+            let mut freeing = match self.space.freeing(blocks_of(self.id), pages) {
+                Err(error) if !reclaim::may_pass(&error) => {
+                    self.space.abandon_blocks(self.id, pages);
+                    return Err(error);
+                }
+                freeing => freeing?,
+            };
             let nested = w.begin_nested();
             freeing.free(w)?;
             w.end_nested(nested)?;
@@ -260,34 +272,47 @@ impl Tree {
         Ok(())
     }
 
-    /// K2: one leaf, and at the end some of the pages to be freed.
-    fn sweep<W: Writer>(&self, w: &mut W, from: &[u8]) -> Result<(), Error> {
-        let mut pages = Vec::new();
-        let next = {
-            let leaf = self.leaf_shared(Seek::Key(from))?;
-            let node = self.node(leaf.id(), &leaf)?;
-            for slot in 0..node.len() {
-                pages.extend(block_in(leaf.id(), node.record(slot))?);
-            }
-            let next = node.upper().map(<[u8]>::to_vec);
-            self.space.swept_to(self.id, &pages, next.clone().unwrap_or_else(|| from.to_vec()));
-            next
-        };
-        if next.is_some() {
-            return Ok(());
+    /// K2: one leaf, and after the last one some of the pages to be freed.
+    fn sweep<W: Writer>(&self, w: &mut W, from: SweepAt) -> Result<(), Error> {
+        match from {
+            SweepAt::Key(key) => self.sweep_leaf_of_blocks(&key),
+            SweepAt::Extent(page) => self.free_left_over(w, page),
         }
+    }
+
+    fn sweep_leaf_of_blocks(&self, from: &[u8]) -> Result<(), Error> {
+        let mut pages = Vec::new();
+        let leaf = self.leaf_shared(Seek::Key(from))?;
+        let node = self.node(leaf.id(), &leaf)?;
+        for slot in 0..node.len() {
+            pages.extend(block_in(leaf.id(), node.record(slot))?);
+        }
+        let next = match node.upper() {
+            Some(key) => SweepAt::Key(key.to_vec()),
+            None => SweepAt::Extent(PageId(0)),
+        };
+        self.space.swept_to(self.id, &pages, next);
+        Ok(())
+    }
+
+    fn free_left_over<W: Writer>(&self, w: &mut W, from: PageId) -> Result<(), Error> {
         let mut freed = 0;
-        for extent in self.space.extents_of(blocks_of(self.id))? {
-            if freed >= FREED_MAX {
-                return Ok(());
-            }
-            let left = self.space.left_over(self.id, &extent);
+        let extents = self.space.some_extents_of(blocks_of(self.id), from)?;
+        for extent in &extents {
+            let left = self.space.left_over(self.id, extent);
             if !left.is_empty() {
                 self.free_blocks(w, &left)?;
                 freed += left.len();
             }
+            let next = extent.first.plus(EXTENT_PAGES);
+            self.space.swept_to(self.id, &[], SweepAt::Extent(next));
+            if freed >= FREED_MAX {
+                return Ok(());
+            }
         }
-        self.space.end_sweep(self.id, true);
+        if extents.is_empty() {
+            self.space.end_sweep(self.id, true);
+        }
         Ok(())
     }
 
@@ -302,23 +327,17 @@ impl Tree {
         is_alone: impl Fn(&W) -> bool,
     ) -> Result<(), Error> {
         let (mut header, fields) = self.header_exclusive()?;
-        let is_known = self.space.knows_blocks(self.id) && fields.left_over;
-        if is_known && is_alone(w) && self.space.forget_blocks(self.id) {
+        let Some(uses) = self.space.uses_of_blocks(self.id).filter(|_| fields.left_over) else {
+            return Ok(());
+        };
+        // A transaction that is registered later finds the mark gone, or is one use more.
+        if is_alone(w) && self.space.forget_blocks(self.id, uses) {
             let nested = w.begin_nested();
             self.set_header(w, &mut header, &Header { left_over: false, ..fields })?;
             w.end_nested(nested)?;
         }
         Ok(())
     }
-}
-
-/// Which pages stay that no record refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
-    /// A few, for the next blocks.
-    Some,
-    /// None.
-    None,
 }
 
 /// The page of the block that a record of the leaf `leaf` refers to, if it does.

@@ -122,6 +122,8 @@ enum Attempt {
     Wait(crate::LockRequest),
     /// The leaf has no room for a record of this length, flags included.
     NoRoom(Need),
+    /// The record would be written, and its block has no page.
+    NeedsPage,
 }
 
 impl Tree {
@@ -173,6 +175,7 @@ impl Tree {
             match self.try_put(w, key, new, put, old.as_deref_mut())? {
                 Attempt::Wait(request) => return Ok(Step::Wait(request)),
                 Attempt::NoRoom(need) => self.make_room(w, key, need, Purpose::Forward)?,
+                Attempt::NeedsPage => unreachable!("it is no block"),
                 Attempt::Done { existed } => {
                     let written = if existed { put != Put::InsertNew } else { put != Put::Update };
                     if large && written {
@@ -195,10 +198,10 @@ impl Tree {
         mut old: Option<&mut Vec<u8>>,
     ) -> Result<Step<bool>, Error> {
         let (len, stamp) = (value.len() as u64, w.stamp());
+        // Without latches: it may wait for space, which what changes nothing must not.
+        let mut taken = if put == Put::Upsert { Some(self.take_block(w)?) } else { None };
         for _ in 0..ATTEMPTS_MAX {
-            // Without latches: it may wait for space.
-            let taken = self.take_block(w)?;
-            let first = taken.page;
+            let first = taken.as_ref().map_or(PageId(0), |taken| taken.page);
             let reference = Reference { len, stamp, first, form: Form::Block };
             let reference = reference.encode(&value[value.len() - tail..]);
             let block = Some(Block { page: first, stamp, value });
@@ -206,6 +209,7 @@ impl Tree {
             match self.try_put(w, key, new, put, old.as_deref_mut())? {
                 Attempt::Wait(request) => return Ok(Step::Wait(request)),
                 Attempt::NoRoom(need) => self.make_room(w, key, need, Purpose::Forward)?,
+                Attempt::NeedsPage => taken = Some(self.take_block(w)?),
                 Attempt::Done { existed } => return Ok(Step::Done(existed)),
             }
         }
@@ -234,6 +238,7 @@ impl Tree {
             match self.try_put(w, key, new, put, old.as_deref_mut())? {
                 Attempt::Wait(request) => return Ok(Step::Wait(request)),
                 Attempt::NoRoom(need) => self.make_room(w, key, need, Purpose::Forward)?,
+                Attempt::NeedsPage => unreachable!("it is no block"),
                 Attempt::Done { existed } => {
                     let written = if existed { put != Put::InsertNew } else { put != Put::Update };
                     if written {
@@ -317,6 +322,9 @@ impl Tree {
                 if !self.fits_in_place_of(w, &node, slot, record_len) {
                     return Ok(Attempt::NoRoom(Need::Replace { record_len }));
                 }
+                if new.block.is_some_and(Block::needs_page) {
+                    return Ok(Attempt::NeedsPage);
+                }
                 let (flags, value) = node.record(slot);
                 let large = self.large_to_give_up(w, leaf.id(), flags, value)?;
                 self.write_block(w, new.block.as_ref())?;
@@ -360,6 +368,9 @@ impl Tree {
         }
         if !self.fits_in_place_of(w, &node, slot, 1 + value.len()) {
             return Ok(Attempt::NoRoom(Need::Replace { record_len: 1 + value.len() }));
+        }
+        if block.is_some_and(Block::needs_page) {
+            return Ok(Attempt::NeedsPage);
         }
         let shrinks = value.len() < node.record(slot).1.len();
         self.write_block(w, block.as_ref())?;
@@ -406,6 +417,9 @@ impl Tree {
             return Ok(Attempt::Wait(request));
         }
         drop(next);
+        if block.is_some_and(Block::needs_page) {
+            return Ok(Attempt::NeedsPage);
+        }
         self.write_block(w, block.as_ref())?;
         let record = record(flags, value);
         let change = Change::LeafInsert { slot: slot as u16, key, record: &record };

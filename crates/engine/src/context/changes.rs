@@ -280,7 +280,7 @@ impl Writer for Context {
     }
 
     fn gave_up_blocks(&mut self, tree: TreeId) {
-        if self.buffers.gave_up_blocks.last() != Some(&tree) {
+        if !self.buffers.gave_up_blocks.contains(&tree) {
             self.buffers.gave_up_blocks.push(tree);
         }
     }

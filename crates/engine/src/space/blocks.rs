@@ -8,7 +8,7 @@
 //!    |                |  +------------------+ put_back            | give     | regain
 //!    |                |                                           v          |
 //!    |                +------------------------------------------ given -----+
-//!    |                      take, once nothing wants it back        |
+//!    |                      refill, once nothing wants it back      |
 //!    +--------------------------------------------------------------+
 //!                 release ... released
 //! ```
@@ -16,14 +16,17 @@
 //! - P1: a page that a transaction gave up is used again, or freed, once that number is below
 //!   `Writer::oldest_active`: until then its undo, or a snapshot, may want it back.
 //! - P2: what came through here since the opening is `touched`: a sweep leaves it alone.
+//! - P3: a page leaves `given` only if its map has it as a block of the tree, in use. The record
+//!   that gave it up may have been of an older day, which a device brought back, and the page
+//!   another table's by now: it is left alone then, and forgotten.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use terrace_page::{PageId, TxnId};
 use terrace_pool::{Mutation, Mutations};
 
-use super::{EXTENT_PAGES, Extent, Space, extent_of};
-use crate::TreeId;
+use super::{EXTENT_PAGES, Extent, Space, entry, extent_of, group_of, owner};
+use crate::{Error, TreeId};
 
 /// The bit of an owner's number that tells extents of blocks from those of the tree's other pages.
 const BLOCKS: u32 = 1 << 31;
@@ -60,10 +63,19 @@ impl PageSet {
 enum Sweep {
     /// There is nothing, or all is freed.
     Done,
-    /// From this key on records are still to be looked at.
-    At(Vec<u8>),
+    /// There is more to do.
+    At(SweepAt),
     /// A leaf cannot be read: what is left over stays.
     GivenUp,
+}
+
+/// Where a sweep goes on.
+#[derive(Clone, Debug)]
+pub(crate) enum SweepAt {
+    /// From this key on records are still to be looked at.
+    Key(Vec<u8>),
+    /// All were. From that of this page on extents may have pages that none refers to.
+    Extent(PageId),
 }
 
 /// The blocks of a tree.
@@ -75,6 +87,8 @@ struct Blocks {
     sweep: Sweep,
     /// P2, and what records refer to, while there is a sweep.
     touched: PageSet,
+    /// How often a transaction has relied on being known: see `forget_blocks`.
+    uses: u64,
 }
 
 impl Blocks {
@@ -85,11 +99,19 @@ impl Blocks {
         }
     }
 
-    fn take_given(&mut self, oldest: TxnId) -> Option<PageId> {
-        let &(txn, page) = self.order.first().filter(|(txn, _)| *txn < oldest)?;
-        self.order.remove(&(txn, page));
-        self.given.remove(&page);
-        Some(page)
+    /// Whether the page was still there, as given up by that transaction, and is no more.
+    fn take_given(&mut self, (txn, page): (TxnId, PageId)) -> bool {
+        let was_there = self.order.remove(&(txn, page));
+        if was_there {
+            self.given.remove(&page);
+        }
+        was_there
+    }
+
+    /// Whether a page is there to be used. Given up all the same, it was by a record of an older
+    /// day.
+    fn is_spare(&self, page: PageId) -> bool {
+        self.out.contains(&page) || self.free.contains(&page)
     }
 }
 
@@ -111,9 +133,14 @@ impl Space {
         self.blocks.lock().0.get_mut(&tree).map(work)
     }
 
-    /// Whether anything is known.
+    /// Whether anything is known. A transaction that is registered may rely on it until its end.
     pub(crate) fn knows_blocks(&self, tree: TreeId) -> bool {
-        self.blocks.lock().0.contains_key(&tree)
+        self.with_blocks(tree, |blocks| blocks.uses += 1).is_some()
+    }
+
+    /// How often a transaction has relied on it that the tree is known, if it is.
+    pub(crate) fn uses_of_blocks(&self, tree: TreeId) -> Option<u64> {
+        self.with_blocks(tree, |blocks| blocks.uses)
     }
 
     /// The trees of which anything is known.
@@ -124,7 +151,7 @@ impl Space {
     /// From here on what becomes of the tree's blocks is noted. An earlier opening may have left
     /// some over.
     pub(crate) fn know_blocks(&self, tree: TreeId, is_sweep_due: bool) {
-        let sweep = if is_sweep_due { Sweep::At(Vec::new()) } else { Sweep::Done };
+        let sweep = if is_sweep_due { Sweep::At(SweepAt::Key(Vec::new())) } else { Sweep::Done };
         self.blocks.lock().0.entry(tree).or_insert_with(|| Blocks {
             free: VecDeque::new(),
             out: BTreeSet::new(),
@@ -132,15 +159,18 @@ impl Space {
             order: BTreeSet::new(),
             sweep,
             touched: PageSet::default(),
+            uses: 0,
         });
     }
 
-    /// Forgets a tree of which no page is left over. Whether it was so.
-    pub(crate) fn forget_blocks(&self, tree: TreeId) -> bool {
+    /// Forgets a tree of which no page is left over, unless a transaction has relied on it since
+    /// there were `uses`: after that number was read, none was registered. Whether it was so.
+    pub(crate) fn forget_blocks(&self, tree: TreeId, uses: u64) -> bool {
         let mut known = self.blocks.lock();
         let is_tidy = known.0.get(&tree).is_none_or(|blocks| {
-            let is_swept = matches!(blocks.sweep, Sweep::Done);
-            is_swept && blocks.free.is_empty() && blocks.out.is_empty() && blocks.given.is_empty()
+            let is_empty =
+                blocks.free.is_empty() && blocks.out.is_empty() && blocks.given.is_empty();
+            matches!(blocks.sweep, Sweep::Done) && is_empty && blocks.uses == uses
         });
         if is_tidy {
             known.0.remove(&tree);
@@ -153,18 +183,58 @@ impl Space {
         self.blocks.lock().0.remove(&tree);
     }
 
-    /// A page to use, if there is one for which the map need not change.
-    pub(crate) fn take_block(&self, tree: TreeId, oldest: TxnId) -> Option<PageId> {
+    /// A page to use, if one is free.
+    pub(crate) fn take_block(&self, tree: TreeId) -> Option<PageId> {
         self.with_blocks(tree, |blocks| {
-            if blocks.free.is_empty() {
-                let given = (0..REFILL).map_while(|_| blocks.take_given(oldest)).collect();
-                blocks.free = given;
-            }
             let page = blocks.free.pop_front()?;
             blocks.out.insert(page);
             Some(page)
         })
         .flatten()
+    }
+
+    /// Frees pages that were given up, for which the map need not change. Whether there were any.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(crate) fn refill_blocks(&self, tree: TreeId, oldest: TxnId) -> Result<bool, Error> {
+        let given = self.given_up(tree, oldest, (0, REFILL))?;
+        self.with_blocks(tree, |blocks| {
+            for &(given, is_owned) in &given {
+                let is_usable = is_owned && !blocks.is_spare(given.1);
+                if blocks.take_given(given) && is_usable {
+                    blocks.free.push_back(given.1);
+                }
+            }
+        });
+        Ok(!given.is_empty())
+    }
+
+    /// P3: pages that were given up and that nothing wants back, all but `keep` and at most `most`,
+    /// and whether the map has them as the tree's.
+    fn given_up(
+        &self,
+        tree: TreeId,
+        oldest: TxnId,
+        (keep, most): (usize, usize),
+    ) -> Result<Vec<((TxnId, PageId), bool)>, Error> {
+        let given = self.with_blocks(tree, |blocks| {
+            let count = blocks.given.len().saturating_sub(keep).min(most);
+            let ended = blocks.order.iter().take_while(|(txn, _)| *txn < oldest);
+            ended.take(count).copied().collect::<Vec<_>>()
+        });
+        let mut given = given.unwrap_or_default();
+        given.sort_by_key(|(_, page)| *page);
+        let is_trusted = self.pool.mutations().has(Mutation::TrustGiven);
+        let mut reviewed = Vec::with_capacity(given.len());
+        for given in given.chunk_by(|(_, a), (_, b)| group_of(*a) == group_of(*b)) {
+            let pages: Vec<_> = given.iter().map(|(_, page)| *page).collect();
+            let are_owned = self.are_used(blocks_of(tree), &pages)?;
+            let are_owned = are_owned.into_iter().map(|is_owned| is_owned || is_trusted);
+            reviewed.extend(given.iter().copied().zip(are_owned));
+        }
+        Ok(reviewed)
     }
 
     /// Pages that are about to be used in the map, before it changes.
@@ -179,12 +249,41 @@ impl Space {
         self.with_blocks(tree, |blocks| blocks.free.extend(pages));
     }
 
-    /// A page that was taken is not used after all, unless a record refers to it.
+    /// Of pages of one group, which are used and `tree`'s. Of no group that there is, none is.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    fn are_used(&self, tree: TreeId, pages: &[PageId]) -> Result<Vec<bool>, Error> {
+        let group = group_of(pages[0]);
+        if group >= self.groups()? {
+            return Ok(vec![false; pages.len()]);
+        }
+        let map = self.open_map(group)?;
+        let is_used = |page: &PageId| {
+            let (owned_by, used) = entry(&map, extent_of(*page));
+            owned_by == owner(tree) && used & 1 << (page.0 % EXTENT_PAGES) != 0
+        };
+        Ok(pages.iter().map(is_used).collect())
+    }
+
+    /// A page that was taken is not used after all, unless a record refers to it. It is the last
+    /// to be tried again: it may be one that cannot be written.
     pub(crate) fn put_back_block(&self, tree: TreeId, page: PageId) {
         self.with_blocks(tree, |blocks| {
             if blocks.out.remove(&page) {
-                blocks.free.push_front(page);
+                blocks.free.push_back(page);
             }
+        });
+    }
+
+    /// The map refused to free pages that were taken: they are used no more. Those of them that are
+    /// the tree's are left over, for the sweep of the next opening.
+    pub(crate) fn abandon_blocks(&self, tree: TreeId, pages: &[PageId]) {
+        self.with_blocks(tree, |blocks| {
+            blocks.out.retain(|page| !pages.contains(page));
+            blocks.sweep = Sweep::GivenUp;
+            blocks.touched = PageSet::default();
         });
     }
 
@@ -221,26 +320,32 @@ impl Space {
 
     /// Takes pages that are to be freed, at most `most`, in ascending order: of those given up all
     /// but `keep`, and of the others all if nothing is to be kept.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
     pub(crate) fn release_blocks(
         &self,
         tree: TreeId,
         oldest: TxnId,
         (keep, most): (usize, usize),
-    ) -> Vec<PageId> {
-        self.with_blocks(tree, |blocks| {
+    ) -> Result<Vec<PageId>, Error> {
+        let given = self.given_up(tree, oldest, (keep, most))?;
+        let pages = self.with_blocks(tree, |blocks| {
             let mut pages = Vec::new();
-            while pages.len() < most {
-                let is_worth = blocks.given.len() > keep;
-                let given = if is_worth { blocks.take_given(oldest) } else { None };
-                let other = || if keep == 0 { blocks.free.pop_back() } else { None };
-                let Some(page) = given.or_else(other) else { break };
-                blocks.out.insert(page);
-                pages.push(page);
+            for &(given, is_owned) in &given {
+                let is_usable = is_owned && !blocks.is_spare(given.1);
+                if blocks.take_given(given) && is_usable {
+                    pages.push(given.1);
+                }
             }
+            let others = if keep == 0 { blocks.free.len().min(most - pages.len()) } else { 0 };
+            pages.extend(blocks.free.split_off(blocks.free.len() - others));
+            blocks.out.extend(&pages);
             pages.sort();
             pages
-        })
-        .unwrap_or_default()
+        });
+        Ok(pages.unwrap_or_default())
     }
 
     /// The least transaction whose end the tree's pages wait for, if more than `keep` wait.
@@ -252,17 +357,17 @@ impl Space {
         .flatten()
     }
 
-    /// From which key on a sweep is to look at records, if there is one.
-    pub(crate) fn sweep_from(&self, tree: TreeId) -> Option<Vec<u8>> {
+    /// Where a sweep is to go on, if there is one.
+    pub(crate) fn sweep_from(&self, tree: TreeId) -> Option<SweepAt> {
         self.with_blocks(tree, |blocks| match &blocks.sweep {
-            Sweep::At(key) => Some(key.clone()),
+            Sweep::At(at) => Some(at.clone()),
             Sweep::Done | Sweep::GivenUp => None,
         })
         .flatten()
     }
 
-    /// The sweep has found these pages referred to, below the key `next`.
-    pub(crate) fn swept_to(&self, tree: TreeId, pages: &[PageId], next: Vec<u8>) {
+    /// The sweep has found these pages referred to, and goes on at `next`.
+    pub(crate) fn swept_to(&self, tree: TreeId, pages: &[PageId], next: SweepAt) {
         self.with_blocks(tree, |blocks| {
             pages.iter().for_each(|&page| blocks.touched.insert(page));
             blocks.sweep = Sweep::At(next);

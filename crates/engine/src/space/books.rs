@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-use terrace_page::{PageBuf, PageKind, kind};
+use terrace_page::{PageBuf, PageId, PageKind, kind};
 
 use super::blocks::tree_of;
 use super::{
-    EXTENTS_PER_MAP, Extent, GROUP_PAGES, MAP_BITS, MAPS, NOBODY, Space, entry, extent_page,
-    map_page, maps_told, owner,
+    EXTENTS_PER_MAP, Extent, GROUP_PAGES, MAP_BITS, MAPS, NOBODY, Space, entry, extent_of,
+    extent_page, group_of, map_page, maps_told, owner,
 };
 use crate::{Error, Part, TreeId};
 
@@ -71,15 +71,35 @@ impl Space {
     pub(crate) fn extents_of(&self, tree: TreeId) -> Result<Vec<Extent>, Error> {
         let mut found = Vec::new();
         for group in 0..self.groups()? {
-            let map = self.open_map(group)?;
-            for extent in group * EXTENTS_PER_MAP..(group + 1) * EXTENTS_PER_MAP {
-                let (owned_by, used) = entry(&map, extent);
-                if owned_by == owner(tree) {
-                    found.push(Extent { first: extent_page(extent), used });
-                }
-            }
+            found.extend(self.extents_in(tree, group, 0)?);
         }
         Ok(found)
+    }
+
+    /// Extents of `tree`, from that of the page `from` on, in order: those of the first group that
+    /// has any.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub(crate) fn some_extents_of(&self, tree: TreeId, from: PageId) -> Result<Vec<Extent>, Error> {
+        for group in group_of(from)..self.groups()? {
+            let found = self.extents_in(tree, group, extent_of(from))?;
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn extents_in(&self, tree: TreeId, group: u64, from: u64) -> Result<Vec<Extent>, Error> {
+        let map = self.open_map(group)?;
+        let first = from.max(group * EXTENTS_PER_MAP);
+        let extents = (first..(group + 1) * EXTENTS_PER_MAP).filter_map(|extent| {
+            let (owned_by, used) = entry(&map, extent);
+            (owned_by == owner(tree)).then_some(Extent { first: extent_page(extent), used })
+        });
+        Ok(extents.collect())
     }
 }
 

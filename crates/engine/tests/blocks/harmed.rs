@@ -14,6 +14,8 @@ fn kind_of(bytes: &[u8; 8192]) -> u16 {
     u16::from_le_bytes([bytes[4], bytes[5]])
 }
 const RAW: u16 = 7;
+const LEAF: u16 = 2;
+const OTHERS: TableDef<u64, &[u8]> = TableDef::new("others");
 
 impl Rig {
     /// This one, with other bytes of home.
@@ -151,4 +153,86 @@ fn an_older_page_is_told() {
     assert!(told > 5 && !is_served, "{told} told");
     let (_, is_served) = older_pages(Mutation::TrustBlocks.into());
     assert!(is_served, "without the stamp one is taken for the value");
+}
+
+/// Homes in which one leaf is of an older day, and refers to pages that are another table's by now:
+/// whether that table is whole once each block was overwritten, for how many leaves it was so.
+fn older_leaves(mutations: Mutations) -> (usize, bool) {
+    const BLOCKS_MAX: u64 = 160;
+    let world = world(15);
+    let rig = Rig::blank(&world.world(), 32 * MIB);
+    let other = |key: u64| vec![key as u8; 1_000];
+    let put_all = |db: &Database, mark: u32| {
+        let content = Content { len: 8192, mark };
+        db.write(|txn| {
+            let mut table = txn.open_table(BLOCKS)?;
+            (0..BLOCKS_MAX).try_for_each(|key| table.insert(key, &content.bytes()))
+        })
+        .expect("room");
+    };
+    let run = || {
+        let db = rig.open(&NO_FLASH).expect("a new one");
+        put_all(&db, 1);
+        db.checkpoint(Checkpoint::Sharp).expect("good devices");
+        let before = rig.home.store();
+        // All pages of before are free after this.
+        put_all(&db, 2);
+        db.close().expect("good devices");
+        before
+    };
+    let before = world.run(run).expect("nobody waits for ever");
+    let next = super::world(16);
+    let rig = rig.in_world(&next.world());
+    let run = || {
+        let db = rig.open(&NO_FLASH).expect("good devices");
+        db.write(|txn| {
+            let mut table = txn.open_table(OTHERS)?;
+            (0..3_000).try_for_each(|key| table.insert(key, &other(key)))
+        })
+        .expect("room");
+        db.close().expect("good devices");
+    };
+    next.run(run).expect("nobody waits for ever");
+    let home = rig.home.store();
+    let (mut leaves, mut are_whole) = (0, true);
+    for page in 64..home.len() / 8192 {
+        let (old, new) = (page_of(&before, page), page_of(&home, page));
+        if old == new || kind_of(&old) != LEAF || kind_of(&new) != LEAF {
+            continue;
+        }
+        leaves += 1;
+        let mut home = home.clone();
+        home.write(page * 8192, &old);
+        let world = super::world(page);
+        let rig = rig.with_home(&world.world(), home);
+        let shape = Shape { mutations, ..NO_FLASH };
+        let run = || {
+            let db = rig.open(&shape).expect("nothing is read yet");
+            for round in 0..4 {
+                put_all(&db, 10 + round);
+            }
+            let txn = db.begin_read().expect("no error");
+            let table = txn.open_table(OTHERS).expect("there");
+            let is_whole = |key: u64| match table.get(key) {
+                Ok(found) => found.is_some_and(|found| found.value() == other(key)),
+                Err(_) => false,
+            };
+            let are_whole = (0..3_000).all(is_whole);
+            drop(table);
+            drop(txn);
+            db.close().expect("good devices");
+            are_whole
+        };
+        are_whole &= world.run(run).expect("nobody waits for ever");
+    }
+    (leaves, are_whole)
+}
+
+/// What a leaf of an older day refers to is used again only if it is the table's.
+#[test]
+fn an_older_leaf_harms_no_other_table() {
+    let (leaves, are_whole) = older_leaves(Mutations::NONE);
+    assert!(leaves > 0 && are_whole, "{leaves} leaves");
+    let survived = std::panic::catch_unwind(|| older_leaves(Mutation::TrustGiven.into()));
+    assert!(!survived.is_ok_and(|(_, are_whole)| are_whole), "without a look at the map it is not");
 }

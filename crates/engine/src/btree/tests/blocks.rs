@@ -2,10 +2,12 @@
 
 use terrace_pool::{Mutation, Mutations};
 
-use super::super::Keep;
 use super::super::reference::{Form, Reference};
 use super::super::runs::RAW_DATA;
 use super::*;
+use crate::reclaim::Keep;
+use crate::space::blocks_of;
+use crate::writer::Writer;
 
 /// The page of the block that `key` has.
 fn page_of(tree: &Tree, key: &[u8]) -> terrace_page::PageId {
@@ -205,5 +207,94 @@ fn pages_are_used_again_once_nothing_wants_them_back() {
         assert_eq!(bench.space.used().expect("no error").1, used);
         tree.check().expect("whole");
         bench.replay();
+    });
+}
+
+/// A page that the map refuses to free has another owner, or none: it is used no more.
+#[test]
+fn a_page_that_the_map_refuses_is_left_alone() {
+    in_world(4, 0, || {
+        let bench = Bench::new(here(), 20_000, 400);
+        let tree = filled(&bench, 4, 8_192);
+        let mut txn = bench.begin();
+        let page = tree.take_block(&mut txn).expect("there is one").page;
+        let mut freeing = bench.space.freeing(blocks_of(tree.id()), &[page]).expect("in use");
+        let nested = txn.begin_nested();
+        freeing.free(&mut txn).expect("no error");
+        txn.end_nested(nested).expect("no error");
+        freeing.done();
+        let refused = tree.tidy_blocks(&mut txn, Keep::None);
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+        assert_eq!(tree.tidy_blocks(&mut txn, Keep::None).expect("no error"), Progress::Done);
+        let pages: Vec<_> = (0..40).map_while(|_| bench.space.take_block(tree.id())).collect();
+        assert!(pages.is_empty(), "{pages:?} are to be used");
+        tree.end_blocks(&mut txn, |_| true).expect("no error");
+        txn.commit();
+        assert!(tree.finds_left_over().expect("no error"), "the next opening sweeps");
+        let (again, tree) = bench.reopened(&tree);
+        assert!(tree.finds_left_over().expect("no error"));
+        tidy(&again, &tree, Keep::None);
+        assert_eq!(tree.check().expect("whole").pending_pages, 0);
+    });
+}
+
+/// One that cannot be written stands in the way of no other.
+#[test]
+fn a_page_that_was_put_back_is_the_last_to_be_tried_again() {
+    in_world(5, 0, || {
+        let bench = Bench::new(here(), 20_000, 400);
+        let tree = filled(&bench, 4, 8_192);
+        let mut txn = bench.begin();
+        let first = tree.take_block(&mut txn).expect("there is one").page;
+        let second = tree.take_block(&mut txn).expect("there is one").page;
+        assert_ne!(first, second);
+        txn.commit();
+    });
+}
+
+/// What changes nothing takes no page, and leaves no mark.
+#[test]
+fn only_what_is_written_takes_a_page() {
+    in_world(6, 0, || {
+        let bench = Bench::new(here(), 20_000, 400);
+        let tree = filled(&bench, 4, 100);
+        let (key, absent) = (1_u64.to_be_bytes(), 9_u64.to_be_bytes());
+        let mut txn = bench.begin();
+        assert!(done(tree.put(&mut txn, &key, &[1; 8_192], Put::InsertNew, None)));
+        assert!(!done(tree.put(&mut txn, &absent, &[1; 8_192], Put::Update, None)));
+        assert!(!bench.space.knows_blocks(tree.id()), "nothing was written");
+        assert!(!tree.finds_left_over().expect("no error"));
+        assert!(done(tree.put(&mut txn, &key, &[2; 8_192], Put::Update, None)));
+        assert!(!done(tree.put(&mut txn, &absent, &[3; 8_192], Put::InsertNew, None)));
+        done(tree.remove(&mut txn, &absent, None));
+        txn.commit();
+        let mut txn = bench.begin();
+        assert!(!done(tree.put(&mut txn, &absent, &[4; 8_192], Put::Update, None)), "a ghost");
+        assert!(!done(tree.put(&mut txn, &absent, &[5; 8_192], Put::InsertNew, None)));
+        txn.commit();
+        assert_ne!(page_of(&tree, &key), page_of(&tree, &absent));
+        tree.check().expect("whole");
+    });
+}
+
+/// A transaction that begins while the mark is being taken away relies on it, or sets it again.
+#[test]
+fn the_mark_stays_for_a_transaction_that_has_just_begun() {
+    in_world(7, 0, || {
+        let bench = Bench::new(here(), 20_000, 400);
+        let tree = filled(&bench, 4, 8_192);
+        tidy(&bench, &tree, Keep::None);
+        let mut txn = bench.begin();
+        let begins = |_: &Txn| {
+            let mut other = bench.begin();
+            tree.know_blocks(&mut other).expect("it is known");
+            other.commit();
+            true
+        };
+        tree.end_blocks(&mut txn, begins).expect("no error");
+        assert!(tree.finds_left_over().expect("no error") && bench.space.knows_blocks(tree.id()));
+        tree.end_blocks(&mut txn, |_| true).expect("no error");
+        assert!(!tree.finds_left_over().expect("no error") && !bench.space.knows_blocks(tree.id()));
+        txn.commit();
     });
 }
