@@ -212,7 +212,7 @@ macro_rules! number_value {
 
 number_value! {
     u8 {
-        fn array_as_encoded<'a>(views: &'a [u8]) -> Option<&'a [u8]> {
+        fn array_as_encoded(views: &[u8]) -> Option<&[u8]> {
             Some(views)
         }
     }

@@ -267,7 +267,6 @@ impl Tree {
 
     /// What is to be done with each of the leaves and with their parent, of whose children they are
     /// those from `first` on; and which leaf goes.
-    #[expect(clippy::type_complexity, reason = "three results of one computation")]
     fn steps<W: Writer>(
         &self,
         w: &W,

@@ -20,6 +20,7 @@
 //!   that gave it up may have been of an older day, which a device brought back, and the page
 //!   another table's by now: it is left alone then, and forgotten.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use terrace_page::{PageId, TxnId};
@@ -115,6 +116,12 @@ impl Blocks {
     }
 }
 
+/// A page that was given up, by which transaction, and whether the map has it as the tree's.
+struct GivenUp {
+    given: (TxnId, PageId),
+    is_owned: bool,
+}
+
 /// What is known of a tree's blocks.
 #[derive(Default)]
 pub(super) struct Known(BTreeMap<TreeId, Blocks>);
@@ -201,7 +208,7 @@ impl Space {
     pub(crate) fn refill_blocks(&self, tree: TreeId, oldest: TxnId) -> Result<bool, Error> {
         let given = self.given_up(tree, oldest, (0, REFILL))?;
         self.with_blocks(tree, |blocks| {
-            for &(given, is_owned) in &given {
+            for &GivenUp { given, is_owned } in &given {
                 let is_usable = is_owned && !blocks.is_spare(given.1);
                 if blocks.take_given(given) && is_usable {
                     blocks.free.push_back(given.1);
@@ -218,7 +225,7 @@ impl Space {
         tree: TreeId,
         oldest: TxnId,
         (keep, most): (usize, usize),
-    ) -> Result<Vec<((TxnId, PageId), bool)>, Error> {
+    ) -> Result<Vec<GivenUp>, Error> {
         let given = self.with_blocks(tree, |blocks| {
             let count = blocks.given.len().saturating_sub(keep).min(most);
             let ended = blocks.order.iter().take_while(|(txn, _)| *txn < oldest);
@@ -232,7 +239,8 @@ impl Space {
             let pages: Vec<_> = given.iter().map(|(_, page)| *page).collect();
             let are_owned = self.are_used(blocks_of(tree), &pages)?;
             let are_owned = are_owned.into_iter().map(|is_owned| is_owned || is_trusted);
-            reviewed.extend(given.iter().copied().zip(are_owned));
+            let with_map = |(&given, is_owned)| GivenUp { given, is_owned };
+            reviewed.extend(given.iter().zip(are_owned).map(with_map));
         }
         Ok(reviewed)
     }
@@ -298,8 +306,8 @@ impl Space {
         self.with_blocks(tree, |blocks| {
             blocks.touch(page, mutations);
             // An undo that an error has stopped begins anew.
-            if !blocks.given.contains_key(&page) {
-                blocks.given.insert(page, txn);
+            if let Entry::Vacant(place) = blocks.given.entry(page) {
+                place.insert(txn);
                 blocks.order.insert((txn, page));
             }
             blocks.given.len()
@@ -333,7 +341,7 @@ impl Space {
         let given = self.given_up(tree, oldest, (keep, most))?;
         let pages = self.with_blocks(tree, |blocks| {
             let mut pages = Vec::new();
-            for &(given, is_owned) in &given {
+            for &GivenUp { given, is_owned } in &given {
                 let is_usable = is_owned && !blocks.is_spare(given.1);
                 if blocks.take_given(given) && is_usable {
                     pages.push(given.1);

@@ -15,7 +15,9 @@ use crate::fields::{decimal, whole};
 use crate::files::FileNames;
 use crate::lines::ParseLine;
 use crate::pages::{PageBytes, Paging};
-use crate::request::{Addressing, Clock, Kind, Request, bytes_length, sectors_address, sectors_length};
+use crate::request::{
+    Addressing, Clock, Kind, Request, bytes_length, sectors_address, sectors_length,
+};
 use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
