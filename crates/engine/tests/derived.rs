@@ -35,7 +35,7 @@ fn details(note: Option<&str>) -> Details {
 #[test]
 fn structs_are_stored_and_sort_by_their_fields() -> Result<(), Error> {
     let db = terrace::doc_test::database();
-    let mut keys = vec![
+    let mut keys = [
         visit("b", -1, None),
         visit("a\0", 5, Some(1)),
         visit("a", 7, Some(2)),
