@@ -36,7 +36,7 @@ use crate::leaf_room::LeafRoom;
 use crate::lock::LockTable;
 use crate::log::record::{Draft, TXN_TABLE_MAX};
 use crate::log::{Level, Log, Settle};
-use crate::reclaim::{Keep, Reclaim, Work};
+use crate::reclaim::{Reclaim, Work};
 use crate::recovery::NotUndone;
 use crate::share::{self, Apart};
 use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
@@ -466,13 +466,6 @@ impl Engine {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Has the reclaim task free what trees keep for their next blocks.
-    pub(crate) fn offer_blocks(&self) {
-        for tree in self.trees.space.known_blocks() {
-            self.reclaim.offer(Work::Blocks(tree, Keep::None));
-        }
-    }
-
     /// Refuses new transactions, waits for those that are open in other tasks, writes what the
     /// restart wants written, takes a last checkpoint, and stops. Only the first call does.
     ///
@@ -485,7 +478,9 @@ impl Engine {
             return Ok(());
         }
         self.wait_for_transactions();
-        self.offer_blocks();
+        for tree in self.trees.space.known_blocks() {
+            self.reclaim.offer(Work::Blocks(tree));
+        }
         // A piece of work that meets the closing would leave a transaction open.
         self.reclaim.settle();
         self.reclaim.stop_soon();

@@ -29,7 +29,7 @@
 //!   of work are served in turn. A transaction that leaves removed keys behind faster than they are
 //!   purged waits, like one that puts large values faster than they are freed.
 //! - R6: an operation that finds home full waits as long as the task frees something, and is tried
-//!   again ([`Reclaim::frees_more`]); the task is first given what tables keep for their next blocks. Not for garbage that its own transaction holds up: for that
+//!   again ([`Reclaim::frees_more`]). Not for garbage that its own transaction holds up: for that
 //!   `Database::write` ends the transaction, and runs it again ([`Reclaim::held_up`]).
 
 mod space_wait;
@@ -69,20 +69,11 @@ pub(crate) enum Work {
     /// Large values of a tree that were given up.
     Chains(TreeId),
     /// Pages of a tree's blocks that no record refers to.
-    Blocks(TreeId, Keep),
+    Blocks(TreeId),
     /// A tree that a committed transaction dropped.
     Tree(TreeId),
     /// All trees: what of them is garbage.
     Survey,
-}
-
-/// Which pages of a tree's blocks stay that no record refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Keep {
-    /// A few, for the next blocks.
-    Some,
-    /// None.
-    None,
 }
 
 /// How far a piece of work got.
@@ -133,7 +124,7 @@ struct Queue {
     leaves: BTreeMap<PageId, Leaves>,
     /// Trees that are being swept, and whether leaves found no place since their sweeps began.
     sweeps: BTreeMap<TreeId, bool>,
-    /// Of a kind at most one per tree, but for pages after a crash, and two of blocks.
+    /// Of a kind at most one per tree, but for pages after a crash.
     others: [BTreeSet<Work>; KINDS],
     /// The kind that is served next; `KINDS` is leaves that were offered.
     turn: usize,
@@ -561,7 +552,7 @@ fn kind(work: &Work) -> usize {
         Work::Tree(_) => 3,
         Work::Survey => 4,
         Work::Leaf(..) => 5,
-        Work::Blocks(..) => BLOCKS,
+        Work::Blocks(_) => BLOCKS,
     }
 }
 

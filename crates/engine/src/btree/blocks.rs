@@ -48,7 +48,7 @@ use super::node::{CELL_MAX, GHOST, OVERFLOW};
 use super::reference::{Parts, Reference, TAIL_CELL};
 use super::runs::RAW_DATA;
 use crate::change::{BODY_AT, Change};
-use crate::reclaim::{Keep, Progress, SpaceWait};
+use crate::reclaim::{Progress, SpaceWait};
 use crate::space::{EXTENT_PAGES, Purpose, SweepAt, blocks_of};
 use crate::writer::{Undo, Writer};
 use crate::{Error, reclaim};
@@ -338,6 +338,15 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// Which pages stay that no record refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// A few, for the next blocks.
+    Some,
+    /// None.
+    None,
 }
 
 /// The page of the block that a record of the leaf `leaf` refers to, if it does.

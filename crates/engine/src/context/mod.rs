@@ -43,7 +43,7 @@ use crate::engine::Engine;
 use crate::lock::Owner;
 use crate::log::{Last, Level};
 use crate::opened::Types;
-use crate::reclaim::{Keep, Work};
+use crate::reclaim::Work;
 use crate::share::Share;
 use crate::versions::{Snapshot, Writing};
 use crate::{Error, TransactionId, TreeId};
@@ -396,7 +396,7 @@ impl Context {
             self.engine.reclaim.offer_chains(tree, bytes);
         }
         for tree in self.buffers.gave_up_blocks.drain(..) {
-            self.engine.reclaim.offer(Work::Blocks(tree, Keep::Some));
+            self.engine.reclaim.offer(Work::Blocks(tree));
         }
         self.engine.tend_versions();
     }

@@ -14,13 +14,6 @@ pub(crate) struct SpaceWait {
     tried: Option<(u64, Nanos)>,
 }
 
-impl SpaceWait {
-    /// Whether home was found full for the first time.
-    pub(crate) fn is_new(&self) -> bool {
-        self.tried.is_none()
-    }
-}
-
 /// What a transaction found that ended since home was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldUp {

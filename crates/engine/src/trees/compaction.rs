@@ -15,9 +15,9 @@ use terrace_pool::Mutation;
 use terrace_rt::{Nanos, dead, sleep, yield_now};
 
 use super::Trees;
-use crate::btree::{Moved, Tightened, Tree};
+use crate::btree::{Keep, Moved, Tightened, Tree};
 use crate::engine::Engine;
-use crate::reclaim::{Keep, Progress, may_pass};
+use crate::reclaim::{Progress, may_pass};
 use crate::space::{EXTENT_PAGES, Extent};
 use crate::{Error, TreeId};
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use terrace_page::PageId;
 
 use super::{Trees, done};
-use crate::btree::Reclaimable;
+use crate::btree::{Keep, Reclaimable};
 use crate::catalog::garbage_key;
 use crate::engine::Engine;
-use crate::reclaim::{Keep, Progress, Work};
+use crate::reclaim::{Progress, Work};
 use crate::space::blocks_of;
 use crate::{Error, TreeId};
 
@@ -114,7 +114,7 @@ impl Trees {
     }
 
     /// Sweeps the blocks of `tree`, or frees pages of them that no record refers to: a bounded
-    /// number. When the database is being closed a tree of which none is kept is marked as tidy.
+    /// number. When the database is being closed none is kept, and their tree marked as tidy.
     ///
     /// # Errors
     ///
@@ -123,16 +123,16 @@ impl Trees {
         &self,
         engine: &Arc<Engine>,
         tree: TreeId,
-        keep: Keep,
     ) -> Result<Progress, Error> {
         let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
+        let keep = if engine.is_closing() { Keep::None } else { Keep::Some };
         for _ in 0..CHAIN_STEPS {
             if engine.reclaim.is_held() {
                 return Ok(Progress::More);
             }
             let progress = self.alone(engine, |context| tree.tidy_blocks(context, keep))?;
             if progress != Progress::More {
-                if keep == Keep::None && engine.is_closing() {
+                if keep == Keep::None {
                     self.alone(engine, |context| {
                         tree.end_blocks(context, |context| engine.is_alone(context.number()))
                     })?;
@@ -202,7 +202,7 @@ impl Trees {
                     offer(Work::Chains(tree.id()));
                 }
                 if tree.finds_left_over()? {
-                    offer(Work::Blocks(tree.id(), Keep::Some));
+                    offer(Work::Blocks(tree.id()));
                 }
                 Ok(())
             };

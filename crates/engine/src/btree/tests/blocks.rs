@@ -2,10 +2,10 @@
 
 use terrace_pool::{Mutation, Mutations};
 
+use super::super::Keep;
 use super::super::reference::{Form, Reference};
 use super::super::runs::RAW_DATA;
 use super::*;
-use crate::reclaim::Keep;
 use crate::space::blocks_of;
 use crate::writer::Writer;
 
