@@ -4,6 +4,7 @@
 //!   trace is made in the end: one reader knows what calls mean.
 //! - P2: files that are not data are left out of the trace, and are on the list all the same.
 
+mod end;
 mod postgres;
 mod processes;
 mod strace;
@@ -15,17 +16,15 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::check_replaceable;
 use crate::table::{Table, thousands};
+use end::End;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use terrace_trace::{BadInput, CompactHeader, FileRole, Kind, Reader, Request};
 
 /// Files with most traffic that are shown.
 const SHOWN_FILES: usize = 10;
-/// How often it is looked whether to stop.
-const POLL: Duration = Duration::from_millis(50);
 
 /// Runs it.
 ///
@@ -73,23 +72,6 @@ pub fn capture(options: &TraceCapture) -> Result<(), Failure> {
             Err(Failure::Failed(format!("{trouble}; what was recorded is in {kept}")))
         }
         None => Ok(()),
-    }
-}
-
-/// When to stop watching.
-struct End<'a> {
-    at: Option<Instant>,
-    interrupt: &'a Interrupt,
-}
-
-impl End<'_> {
-    fn of<'a>(options: &TraceCapture, interrupt: &'a Interrupt) -> End<'a> {
-        let span = options.span.map(|span| Duration::from_secs_f64(span.0));
-        End { at: span.map(|span| Instant::now() + span), interrupt }
-    }
-
-    fn has_come(&self) -> bool {
-        self.interrupt.is_asked() || self.at.is_some_and(|at| Instant::now() >= at)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Watches by strace: a program that it runs, or processes that run already.
 
+use super::end::{End, POLL};
 use super::processes::{self, Process};
-use super::{End, POLL};
 use crate::failure::Failure;
 use std::ffi::OsString;
 use std::fs::OpenOptions;

@@ -8,8 +8,8 @@
 //!
 //! Not seen: what `io_submit` and io_uring do; their calls are counted, and reported.
 
+use super::end::{End, POLL};
 use super::processes::{self, Process};
-use super::{End, POLL};
 use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
