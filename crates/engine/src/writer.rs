@@ -11,7 +11,8 @@
 //!   compensation records, whatever `Undo` they pass.
 //! - W3: structure changes stand between `begin_nested` and `end_nested`, pass `Undo::None`, and
 //!   keep every page that they change latched until `end_nested` has returned: a crash within is
-//!   undone byte by byte, which is right only if no other task has changed those pages since.
+//!   undone byte by byte, which is right only if no other task has changed those pages since. An
+//!   action of nothing but purges is never undone (`Change::is_whole`).
 //! - W4: what can fail (locks, allocation, reading pages) comes before the first change of an
 //!   operation or nested action: an error with a nested action open stops the engine, and only
 //!   recovery can put the pages right.
