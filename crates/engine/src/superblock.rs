@@ -539,7 +539,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(bits(refused), (0, 4));
-        assert_eq!(bits(with(0, 0, 8).check_features(Access::ReadOnly)), (8, 0));
+        assert_eq!(bits(with(0, 0, 16).check_features(Access::ReadOnly)), (16, 0));
     }
 
     const HOME_BYTES: u64 = 4 * PAGE_SIZE as u64;

@@ -92,6 +92,7 @@ fn is_harmless(error: &Error) -> bool {
             | Error::ValueTooLong { .. }
             | Error::TableTypes { .. }
             | Error::NoSuchTable { .. }
+            | Error::TableExists { .. }
             | Error::NotAscending { .. }
             | Error::NotEmpty { .. }
             | Error::Savepoint { .. }

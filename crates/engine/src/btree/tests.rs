@@ -8,7 +8,7 @@ use terrace_rt::{Prng, Virtual, VirtualConfig};
 use super::descend::Seek;
 use super::node::{KEY_MAX, OVERFLOW, RIGHT_AT};
 use super::testing::{Bench, Txn};
-use super::{Batch, Direction, Put, Scan, Tree};
+use super::{Batch, Direction, Keep, Put, Scan, Tree};
 use crate::reclaim::Progress;
 use crate::writer::Step;
 use crate::{Error, LockMode};
@@ -211,6 +211,18 @@ fn a_tree_agrees_with_a_map() {
     }
 }
 
+/// Does what the reclaim task does for blocks, to its end.
+fn tidy(bench: &Bench, tree: &Tree, keep: Keep) {
+    let mut txn = bench.begin();
+    for _ in 0..10_000 {
+        let progress = tree.tidy_blocks(&mut txn, keep).expect("no error");
+        if progress != Progress::More {
+            return txn.commit();
+        }
+    }
+    panic!("it comes to no end");
+}
+
 /// Removes all that is there; merges lead back to a single page.
 fn empty(bench: &Bench, tree: &Tree, model: &mut Model) {
     let mut txn = bench.begin();
@@ -225,6 +237,7 @@ fn empty(bench: &Bench, tree: &Tree, model: &mut Model) {
         while tree.free_chain(&mut txn).expect("no error") == Progress::More {}
         txn.commit();
     }
+    tidy(bench, tree, Keep::None);
     let stats = tree.check().expect("a sound tree");
     assert_eq!((stats.keys, stats.pending_pages), (0, 0));
     assert!(stats.leaves + stats.inner_nodes < 20, "merges give pages back: {stats:?}");

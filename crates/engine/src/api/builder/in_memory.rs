@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use terrace_device::model::{Preset, build};
 use terrace_device::{Device, Keep, Store};
+use terrace_page::PAGE_SIZE;
 
 use super::Builder;
 use crate::api::Devices;
-use crate::log::LogShape;
+use crate::log::{LogShape, header};
 use crate::{Database, Error, World};
 
 /// What home may grow to, unless `Builder::home_size` says otherwise. Only what is written takes
@@ -24,6 +25,7 @@ impl Builder {
     ///
     /// `InvalidOption`, also for a flash tier, a log's path or `read_only`; `Reentrant`.
     pub fn create_in_memory(mut self) -> Result<Database, Error> {
+        self.check()?;
         let what = "a database in memory has no files";
         if self.flash.is_some() {
             return Err(Error::InvalidOption { option: "flash", what });
@@ -35,9 +37,12 @@ impl Builder {
         let device = |bytes| -> Arc<dyn Device> {
             build(Preset::Ram, world.clone(), Store::new(bytes, Keep::Plain))
         };
-        let home = device(self.home_bytes.unwrap_or(HOME_BYTES));
+        let page = PAGE_SIZE as u64;
+        let pages = (self.home_bytes.unwrap_or(HOME_BYTES) / page).max(1);
+        let home = device(pages * page);
+        let log = device(header::GROWING_BYTES_MIN);
         self.log_shape = LogShape::Growing;
-        self.devices(Devices { home, flash: None, log: device(0) }).create_on_devices()
+        self.devices(Devices { home, flash: None, log }).create_on_devices()
     }
 }
 

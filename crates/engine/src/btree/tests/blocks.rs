@@ -2,7 +2,6 @@
 
 use terrace_pool::{Mutation, Mutations};
 
-use super::super::Keep;
 use super::super::reference::{Form, Reference};
 use super::super::runs::RAW_DATA;
 use super::*;
@@ -17,18 +16,6 @@ fn page_of(tree: &Tree, key: &[u8]) -> terrace_page::PageId {
     let reference = Reference::of(leaf.id(), node.record(slot).1).expect("a reference");
     assert_eq!(reference.form, Form::Block);
     reference.first
-}
-
-/// Does what the reclaim task does, to its end.
-fn tidy(bench: &Bench, tree: &Tree, keep: Keep) {
-    let mut txn = bench.begin();
-    for _ in 0..10_000 {
-        let progress = tree.tidy_blocks(&mut txn, keep).expect("no error");
-        if progress != Progress::More {
-            return txn.commit();
-        }
-    }
-    panic!("it comes to no end");
 }
 
 /// A transaction, the keys that are its own, and what it makes of them.
