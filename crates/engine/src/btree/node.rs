@@ -384,11 +384,6 @@ impl<'a> Node<'a> {
         u16_at(self.page, CELLS_AT)
     }
 
-    /// What lies between slots and cells: its bytes mean nothing.
-    pub(crate) fn gap_range(&self) -> Range<usize> {
-        self.cells_start() - self.gap()..self.cells_start()
-    }
-
     /// Offset of cell `index`.
     pub(crate) fn cell_at(&self, index: usize) -> usize {
         slot_offset(self.slot(index))

@@ -179,8 +179,9 @@ impl Context {
             draft.update(txn, prev, place, encode, undo_writer(&Undo::None));
         } else {
             self.has_bytes_to_restore = true;
-            let before = without_gap(page, &after);
-            draft.update(txn, prev, place, encode, undo_difference(&before, &after));
+            // All bytes: what lies between the slots and the cells now may be cells again, once
+            // earlier changes of this action are undone.
+            draft.update(txn, prev, place, encode, undo_difference(page, &after));
         }
         let appended = self.append(Room::Reserved);
         if let Ok(lsn) = appended {
@@ -197,17 +198,6 @@ impl Context {
         page.apply(lsn, change);
         std::mem::forget(half_changed);
     }
-}
-
-/// What must be put back to undo that `before` became `after`. What lies between the slots and the
-/// cells of a node means nothing.
-fn without_gap(before: &PageBuf, after: &PageBuf) -> PageBuf {
-    let mut wanted = *before;
-    if let Some(node) = Node::open(before) {
-        let gap = node.gap_range();
-        wanted[gap.clone()].copy_from_slice(&after[gap]);
-    }
-    wanted
 }
 
 fn apply(change: &Change<'_>, page: &mut PageBuf) {
