@@ -129,7 +129,7 @@ fn a_replay_hits_as_often_as_the_engine_that_was_recorded() {
         let tiers = ["--flash", "2500p", "--design", design, "--clients", "20"];
         let load = ["--warehouses", "1", "--dram", "500p", "--duration", "20s"];
         let kept = ["--averaged", "50%", "--no-report", "--no-check"];
-        let out = ["--record", &trace, "--json", &ran];
+        let out = ["--record", &trace, "--json", &ran, "--force"];
         let bench = ["bench", "tpcc"];
         assert!(terrace(&[&bench[..], &load, &tiers, &kept, &out].concat()).status.success());
         let all = ["advise", &trace, "--memory", "500p", "--sample", "100%", "--json", &said];

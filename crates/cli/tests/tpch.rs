@@ -116,7 +116,7 @@ fn what_queries_ask_for_and_lack_is_recorded() {
             ("before", "references", total("references"), 1.02 * total("references")),
             ("behind", "misses", total("misses"), read_pages),
         ] {
-            let record = ["--record", name, "--record-at", at];
+            let record = ["--record", name, "--record-at", at, "--force"];
             let found = json(folder.path(), &[&bench[..], &record].concat());
             let [reads, writes] = recorded(name);
             assert_eq!(without_host(found), without_host(plain.clone()), "nothing is changed");

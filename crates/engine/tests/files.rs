@@ -87,7 +87,7 @@ fn a_full_home_is_opened_with_a_larger_size_and_goes_on() {
 fn fill_error(db: &Database, key: u64) -> String {
     const VALUES: TableDef<u64, &[u8]> = TableDef::new("values");
     // More than what extents that are in use may have left.
-    let value = vec![0; 900_000];
+    let value = vec![0; 250_000];
     let put = db.write(|txn| txn.open_table(VALUES)?.insert(key, &value));
     put.expect_err("it is full").to_string()
 }

@@ -204,6 +204,14 @@ fn rehearse_step(model: &mut Model, prng: &mut Prng) {
     let name = NAMES[prng.below(3) as usize];
     match prng.below(10) {
         0..3 => drop(model.remove(name)),
+        4 => {
+            let to = NAMES[prng.below(3) as usize];
+            if !model.contains_key(to)
+                && let Some(rows) = model.remove(name)
+            {
+                model.insert(to, rows);
+            }
+        }
         3 if !model.contains_key(name) => {
             let rows = (0..prng.below(60)).map(|row| (row * 3, value(prng))).collect();
             model.insert(name, rows);

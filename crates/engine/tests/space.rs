@@ -523,7 +523,8 @@ fn an_overflow_page_of_an_older_day_takes_no_page_of_another_row_along() {
 /// next on that day: to a page of another row by now, which was freed.
 #[test]
 fn a_chain_of_an_older_day_takes_no_chain_of_another_row_along() {
-    const LEN: usize = 5_000;
+    // Two pages: a value of one is a block.
+    const LEN: usize = 14_000;
     const AFTER_AT: usize = 40;
     in_world(64 << 20, |rig| {
         let image = |device: &SimDevice| {

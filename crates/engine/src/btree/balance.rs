@@ -66,7 +66,7 @@ pub(super) fn look_after(node: &Node<'_>, removed: usize) -> Look {
     if is_light(node) || has_crossed { Look::Everywhere } else { Look::InMemory }
 }
 
-/// Neighbours that should share: how many there are before the leaf of the key, and how many in all.
+/// Neighbours that should share: how many are before the leaf of the key, and how many in all.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     before: usize,
