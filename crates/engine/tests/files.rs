@@ -538,6 +538,8 @@ fn a_sparse_home_stays_about_as_large_as_what_it_held() {
         }
     }
     let held = blocks();
+    // Between two looks one more of the largest values may have waited to be freed.
+    most_used += 8 << 20;
     assert!(
         held * 2 <= most_used * 3,
         "{held} bytes of blocks, {most_used} used at most, {live} live"

@@ -129,7 +129,7 @@ fn each_rule_of_opening_a_snapshot_is_needed() {
         Mutation::WaitAfterCut,
     ] {
         // What is read may be nothing that undo fits: that is caught, too.
-        let caught = std::panic::catch_unwind(|| first_wrong(0..3_000, mutation.into()));
+        let caught = std::panic::catch_unwind(|| first_wrong(0..10_000, mutation.into()));
         assert!(!matches!(caught, Ok(None)), "{mutation:?} shows in no history");
     }
 }
