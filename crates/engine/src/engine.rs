@@ -478,7 +478,13 @@ impl Engine {
             return Ok(());
         }
         self.wait_for_transactions();
-        for tree in self.trees.space.known_blocks() {
+        // What closing changed would be on flash only, after a sharp checkpoint, too: then the next
+        // opening sweeps.
+        let known = match self.pool.needs_flash() {
+            true => Vec::new(),
+            false => self.trees.space.known_blocks(),
+        };
+        for tree in known {
             self.reclaim.offer(Work::Blocks(tree));
         }
         // A piece of work that meets the closing would leave a transaction open.

@@ -191,6 +191,11 @@ impl BufferPool {
         self.config.mutations
     }
 
+    /// Whether flash is a part of the database.
+    pub fn needs_flash(&self) -> bool {
+        self.config.flash_role.is_persistent()
+    }
+
     /// Pages that memory has room for.
     #[inline]
     #[must_use]

@@ -219,7 +219,7 @@ fn large_values_lose_nothing() {
 /// The same, of blocks.
 #[test]
 fn blocks_lose_nothing() {
-    cuts_lose_nothing("blocks", 40);
+    cuts_lose_nothing("blocks", 3);
 }
 
 /// A sample of the cuts of one seed, where flash keeps changed pages in different ways.

@@ -125,7 +125,8 @@ impl Trees {
         tree: TreeId,
     ) -> Result<Progress, Error> {
         let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
-        let keep = if engine.is_closing() { Keep::None } else { Keep::Some };
+        let is_last = engine.is_closing() && !self.pool.needs_flash();
+        let keep = if is_last { Keep::None } else { Keep::Some };
         for _ in 0..CHAIN_STEPS {
             if engine.reclaim.is_held() {
                 return Ok(Progress::More);
