@@ -11,6 +11,7 @@
 //! - `fault`: faults of any device, real ones too.
 //! - `fuse`: a device that is given up when it does not answer.
 //! - `file`: files and block devices.
+//! - `nameless`: files that vanish with the process.
 //! - `overlay`: copy on write over another device, for callers that must not change it, or not yet.
 //! - `slab` and `store`: the bytes of modelled devices, shared by content.
 //! - `disk`: a rotating disk as a function of time.
@@ -26,6 +27,7 @@ mod fault;
 mod file;
 mod fuse;
 pub mod model;
+mod nameless;
 pub mod nand;
 mod overlay;
 mod patience;
