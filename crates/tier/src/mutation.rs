@@ -170,13 +170,13 @@ mutations! {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mutations {
     #[cfg(feature = "mutations")]
-    bits: u64,
+    bits: u128,
 }
 
 #[cfg(not(feature = "mutations"))]
 const _: () = assert!(size_of::<Mutations>() == 0 && !Mutations::NONE.has(Mutation::SkipVerify));
 #[cfg(feature = "mutations")]
-const _: () = assert!(Mutation::ALL.len() <= u64::BITS as usize);
+const _: () = assert!(Mutation::ALL.len() <= u128::BITS as usize);
 
 impl Mutations {
     /// No fault: every rule holds.
