@@ -93,15 +93,6 @@ fn every_mutation_is_found() {
     }
 }
 
-/// The bug: the log said that a slot held a page in a version that redo went beyond afterwards, and
-/// the opening was cut short before its checkpoint.
-#[test]
-fn what_recovery_logs_of_slots_is_found() {
-    let mutations = Mutation::LbrLogsRecovery.into();
-    let report = torture::run_fixed(FOUND[2], Fixed { mutations, ..Fixed::default() });
-    assert!(!report.failures.is_empty(), "nothing is lost");
-}
-
 /// An assertion that failed on the way used to abort the process: the last handle of the database
 /// wanted to close it, and so to wait, while its task was unwound.
 #[test]
