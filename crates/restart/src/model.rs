@@ -486,6 +486,7 @@ fn what_was_checkpointed_is_found() {
     }
 }
 
+#[cfg(test)]
 #[test]
 fn every_mutation_is_found() {
     use Mutation::{

@@ -109,17 +109,23 @@ mod tests {
         key
     }
 
+    /// Rows of at most `len` bytes beside their keys, half of them ghosts.
+    fn rows(prng: &mut Prng, len: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut model = BTreeMap::new();
+        for _ in 0..prng.below(8_000 / (len + 20)) {
+            let record = vec![prng.below(2) as u8 * node::GHOST; 1 + prng.below(len) as usize];
+            model.insert(key(prng), record);
+        }
+        model
+    }
+
     #[test]
     fn a_splice_replaces_what_it_says_and_nothing_else() {
         let (mut in_place, mut packed, mut refused) = (0, 0, 0);
         for seed in 0..4_000 {
             let mut prng = Prng::from_seed(seed);
-            let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
             let len = [10, 60, 300][prng.below(3) as usize];
-            for _ in 0..prng.below(8_000 / (len + 20)) {
-                let record = vec![prng.below(2) as u8 * node::GHOST; 1 + prng.below(len) as usize];
-                model.insert(key(&mut prng), record);
-            }
+            let model = rows(&mut prng, len);
             let (lower, right, first_child) = (b"", PageId(0), PageId(0));
             let shape = Shape { level: 0, tree: 1, lower, upper: None, right, first_child };
             let mut cells = Vec::new();

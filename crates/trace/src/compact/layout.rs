@@ -13,9 +13,9 @@
 //! ```
 //!
 //! Addressing is 0 for bytes and 1 for objects. Clock is 0 if times are in nanoseconds, and 1 if
-//! they only order the requests; versions that know no such byte take every file to have a clock. Page
-//! bytes are how requests are best split, or 0 if each is one page. The first request is the number
-//! of the block's first, from 0. The CRC-32C of a header covers its first 28 bytes.
+//! they only order the requests; versions that know no such byte take every file to have a clock.
+//! Page bytes are how requests are best split, or 0 if each is one page. The first request is the
+//! number of the block's first, from 0. The CRC-32C of a header covers its first 28 bytes.
 
 use crate::error::{BadField, Problem};
 use crate::pages::{PageBytes, Paging};
