@@ -138,6 +138,20 @@ fn waiters_are_woken_in_order_and_in_time() {
 }
 
 #[test]
+fn a_deadline_that_has_passed_is_due_at_once() {
+    let world = world(0, 0);
+    let ran = world.run(|| {
+        sleep(millis(5));
+        let word = AtomicU64::new(0);
+        for late in [Nanos::ZERO, millis(1), millis(5)] {
+            assert_eq!(wait_until(&word, 0, late), Waited::TimedOut);
+            assert_eq!(now(), millis(5));
+        }
+    });
+    assert_eq!(ran, Ok(()));
+}
+
+#[test]
 fn many_deadlines_that_do_not_come_are_swept() {
     let world = world(0, 0);
     let ran = world.run(|| {

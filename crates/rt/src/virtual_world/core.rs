@@ -204,7 +204,9 @@ impl Core {
         }
         let task = self.tasks.current();
         let address = ptr::from_ref(word) as usize;
-        self.schedule.borrow_mut().park(task, address, deadline);
+        // A deadline that has passed is due now: the clock never goes back.
+        let due = deadline.map(|at| at.max(self.now.get()));
+        self.schedule.borrow_mut().park(task, address, due);
         self.tasks.suspend();
         if deadline.is_none() {
             return Waited::Woken;
