@@ -201,7 +201,8 @@ fn the_report_of_curves_is_one_page_and_the_same_each_time() {
     assert_eq!(one.matches("<svg").count(), 2, "all capacities, and the small ones");
     assert!(!one.contains("src=") && !one.contains("NaN") && !one.contains("inf"));
     for policy in terrace_replay::Policy::all() {
-        assert!(one.contains(&format!("data-label=\"{}\"", policy.name())), "{}", policy.name());
+        let label = format!("{{&quot;label&quot;:&quot;{}&quot;", policy.name());
+        assert!(one.contains(&label), "{}", policy.name());
     }
     assert!(one.contains("SHARDS, fixed size") && one.contains("misses"));
     assert_eq!(one, page());

@@ -213,7 +213,7 @@ fn compactions_lose_nothing() {
 /// The same, of values whose pages go home before their record.
 #[test]
 fn large_values_lose_nothing() {
-    cuts_lose_nothing("large", 200);
+    cuts_lose_nothing("large", 100);
 }
 
 /// The same, of blocks.
