@@ -16,14 +16,15 @@
 //!                      schema      for tools that describe the rows; empty until used
 //! ```
 //!
-//! - E1: nothing is believed that does not decode to its last byte: a tree's number is neither the
-//!   catalog's nor the maps', its header is the first page of an extent of home.
+//! - E1: nothing is believed that does not decode to its last byte: a tree's number is not the
+//!   catalog's, nor one that means something else as an owner of extents; its header is the first
+//!   page of an extent of home.
 
 use std::sync::Arc;
 
 use terrace_page::PageId;
 
-use crate::space::EXTENT_PAGES;
+use crate::space::{EXTENT_PAGES, TREES_MAX};
 use crate::{KeyHash, TreeId};
 
 const KIND_TYPED: u8 = 0;
@@ -134,7 +135,7 @@ impl Entry {
             Key::Table(_) => true,
             Key::Garbage(named) => named == tree,
         };
-        if tree.0 == 0 || tree.0 >= u32::MAX - 1 || !number_fits {
+        if tree.0 == 0 || tree.0 >= TREES_MAX || !number_fits {
             return Err("an entry of the catalog names a tree that cannot be");
         }
         let is_unmade = header == 0 && matches!(key, Key::Garbage(_));

@@ -187,6 +187,12 @@ pub enum Error {
         /// The name that was asked for.
         name: Box<str>,
     },
+    /// As many tables were made as a database has numbers for, those included that were deleted.
+    /// Dump it with `terrace dump` and load it into a new one.
+    TooManyTables {
+        /// How many numbers there are.
+        max: u32,
+    },
     /// The savepoint cannot be rolled back to; nothing was changed.
     Savepoint {
         /// Why not.

@@ -59,7 +59,7 @@ use crate::room::Room;
 use crate::writer::{Undo, Writer};
 use crate::{Error, Part, TreeId};
 
-pub(crate) use self::blocks::{SweepAt, Unreferenced, blocks_of};
+pub(crate) use self::blocks::{SweepAt, TREES_MAX, Unreferenced, blocks_of};
 pub(crate) use self::claims::Claim;
 
 /// Pages of an extent.

@@ -6,6 +6,7 @@
 //!      ^                 |                      |       |                         |
 //!      |                 |                      |       +== makes: 'T' then no 'D' +
 //!      |                 |                      |          drops: 'D' then no 'T'
+//!      |                 |                      |          renames: drops, then makes
 //!      +-----------------+----------------------+
 //!        the reclaim task, once no transaction that is open names the tree
 //! ```
@@ -14,9 +15,9 @@
 //!   commit at once and touch no name. Meanwhile it is garbage: 'D' has its number before it has a
 //!   page.
 //! - N2: all changes of names belong to the transaction that asks for them, and to its undo: it
-//!   makes a table by 'T' and the end of 'D', and drops one by 'D' and the end of 'T'. So at any
-//!   moment, and after any undo, a tree has an entry: what is not named when a transaction ends is
-//!   garbage, whatever became of it on the way.
+//!   makes a table by 'T' and the end of 'D', and drops one by 'D' and the end of 'T'. A new name
+//!   is a drop and a making. So at any moment, and after any undo, a tree has an entry: what is not
+//!   named when a transaction ends is garbage, whatever became of it on the way.
 //! - N3: a name is made, and dropped, under its lock, Exclusive, which is kept until the
 //!   transaction ends; so is the lock of the tree's 'D'. The names as a whole are locked like a
 //!   table. So `names` in memory is what the lock's holder may see. A transaction that drops a

@@ -104,6 +104,35 @@ fn texts_with_a_prefix_are_those_that_begin_with_it() -> Result<(), Error> {
     })
 }
 
+/// What reads entries ahead met one that its own transaction had deleted meanwhile: a panic.
+#[test]
+fn entries_that_the_transaction_deletes_meanwhile_are_passed_over() -> Result<(), Error> {
+    let db = Database::in_memory()?;
+    let numbers: TableDef<u64, u64> = TableDef::new("numbers");
+    db.write(|txn| {
+        let mut table = txn.open_table(numbers)?;
+        (0..100).try_for_each(|number| table.insert(number, number))?;
+        let other = std::cell::RefCell::new(txn.open_table(numbers)?);
+        let deleted = table.retain(..50, |number, _| {
+            if number % 2 == 0 {
+                other.borrow_mut().remove(number + 1).expect("a row");
+            }
+            false
+        })?;
+        assert_eq!(deleted, 25);
+        let savepoint = txn.savepoint()?;
+        (100..110).try_for_each(|number| table.insert(number, number))?;
+        let mut drain = table.drain(90..)?;
+        assert_eq!(drain.next_back().expect("an entry")?.key(), 109);
+        txn.rollback_to(&savepoint)?;
+        let left: Result<Vec<u64>, Error> = drain.map(|entry| entry.map(|e| e.key())).collect();
+        assert_eq!(left?, (90..100).collect::<Vec<_>>());
+        Ok::<_, Error>(())
+    })?;
+    assert_eq!(db.read(|txn| Ok::<_, Error>(txn.open_table(numbers)?.range(..)?.count()))?, 40);
+    Ok(())
+}
+
 #[test]
 fn a_name_may_be_made_while_the_program_runs() -> Result<(), Error> {
     let db = Database::in_memory()?;

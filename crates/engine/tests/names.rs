@@ -7,6 +7,7 @@ use std::sync::Arc;
 use terrace::{Checkpoint, Database, Devices, Durability, Error, TableDef, WriteTransaction};
 use terrace_device::model::{Preset, SimDevice};
 use terrace_device::{Keep, Store};
+use terrace_pool::{Mutation, Mutations};
 use terrace_rt::{LeafMutex, Prng, Stopped, Virtual, VirtualConfig, World};
 
 const NAMES: [&str; 3] = ["apples", "pears", "quinces"];
@@ -37,9 +38,14 @@ impl Rig {
     }
 
     fn open(&self) -> Result<Database, Error> {
+        self.open_with(Mutations::NONE)
+    }
+
+    fn open_with(&self, mutations: Mutations) -> Result<Database, Error> {
         let (home, log) = (Arc::clone(&self.home), Arc::clone(&self.log));
         let devices = Devices { home, flash: None, log };
-        Database::builder().memory(512 << 10).devices(devices).open_or_create_on_devices()
+        let builder = Database::builder().memory(512 << 10).devices(devices);
+        builder.tune(move |tier| tier.mutations = mutations).open_or_create_on_devices()
     }
 }
 
@@ -334,4 +340,81 @@ fn a_drop_that_a_savepoint_takes_back_frees_nothing() {
         db.close()
     });
     ran.expect("nobody waits for ever").expect("no error");
+}
+
+/// A name so long that the record of a table with it crosses the sectors of the log.
+fn long_name(seed: u64, number: u64) -> String {
+    format!("{number}{}", "n".repeat(500 + (seed * 37 % 500) as usize))
+}
+
+/// Changes rows of a table and gives it another name, in a transaction that does not end, or is
+/// being rolled back; cuts the power as another one's commit forces the log, at event `after`.
+/// Returns whether the event came, and how the next opening went.
+fn rename_and_cut(seed: u64, after: u64, mutations: Mutations) -> (bool, Result<(), Error>) {
+    let first = world(seed);
+    let rig = Rig::blank(&first.world());
+    let (old, new) = (long_name(seed, 1), long_name(seed, 2));
+    let (old, new) = (TableDef::<u64, &[u8]>::new(&old), TableDef::<u64, &[u8]>::new(&new));
+    let row: &[u8] = &[7; 100];
+    let ran = first.run(|| {
+        let db = rig.open_with(mutations)?;
+        db.write_with(Durability::Durable, |txn| txn.open_table(old)?.insert(1, row))?;
+        let txn = db.begin_write()?;
+        txn.open_table(old)?.insert(1, &[8; 100])?;
+        assert!(txn.rename_table(old.name(), new.name())?);
+        if seed.is_multiple_of(2) {
+            txn.rollback()?;
+        } else {
+            std::mem::forget(txn);
+        }
+        first.cut_at_event(first.world().events() + after);
+        db.write_with(Durability::Durable, |txn| txn.open_table(table("pears"))?.insert(1, row))
+    });
+    match ran {
+        Err(Stopped::PowerCut { .. }) => {}
+        ran => {
+            ran.expect("nobody waits for ever").expect("no error");
+            return (false, Ok(()));
+        }
+    }
+    rig.cut(&mut Prng::from_seed(seed ^ after << 32));
+    let last = world(seed);
+    let rig = rig.in_world(&last.world());
+    let opened = last.run(|| {
+        let db = rig.open_with(mutations)?;
+        db.check()?;
+        let found = db.read(|txn| {
+            assert_eq!(txn.open_table(new).err().map(|error| error.is_transient()), Some(false));
+            Ok::<_, Error>(txn.open_table(old)?.get(1)?.map(|found| found.value().to_vec()))
+        })?;
+        assert_eq!(found.as_deref(), Some(row), "event {after} of seed {seed}");
+        db.close()
+    });
+    (true, opened.expect("nobody waits for ever"))
+}
+
+/// How many cuts there were, until an opening was refused.
+fn cuts_of_renames(seeds: u64, mutations: Mutations) -> Result<u64, Error> {
+    let mut cuts = 0;
+    for seed in 0..seeds {
+        for after in 0.. {
+            let (came, opened) = rename_and_cut(seed, after, mutations);
+            opened?;
+            if !came {
+                break;
+            }
+            cuts += 1;
+        }
+    }
+    Ok(cuts)
+}
+
+/// Between the end of the old name and the new one no entry of the catalog named the tree: an
+/// opening after a crash there could not undo its rows, and each one after it failed alike.
+#[test]
+fn a_name_that_is_changed_survives_a_log_that_ends_in_between() {
+    let cuts = cuts_of_renames(12, Mutations::NONE).expect("each opening recovers");
+    assert!(cuts > 100, "{cuts} cuts");
+    let broken = cuts_of_renames(60, Mutation::RenameWithoutGarbage.into());
+    assert!(broken.is_err(), "no cut finds that a tree has no entry for a moment");
 }

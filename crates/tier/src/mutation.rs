@@ -132,6 +132,9 @@ mutations! {
     /// Snapshots: pages of values and trees that an open snapshot sees stay.
     FreeSeenPages,
 
+    /// Tables: one that gets another name has an entry of the catalog at any moment.
+    RenameWithoutGarbage,
+
     /// Compaction: a free extent is punched only behind checkpoints that tell of it.
     PunchBeforeCheckpoint,
     /// Compaction: the left neighbour of a node that moves leads to its new place.
@@ -162,13 +165,13 @@ mutations! {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mutations {
     #[cfg(feature = "mutations")]
-    bits: u64,
+    bits: u128,
 }
 
 #[cfg(not(feature = "mutations"))]
 const _: () = assert!(size_of::<Mutations>() == 0 && !Mutations::NONE.has(Mutation::SkipVerify));
 #[cfg(feature = "mutations")]
-const _: () = assert!(Mutation::ALL.len() <= u64::BITS as usize);
+const _: () = assert!(Mutation::ALL.len() <= u128::BITS as usize);
 
 impl Mutations {
     /// No fault: every rule holds.

@@ -175,9 +175,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         for entry in self.range_in(&bounds, LockMode::Exclusive)? {
             let entry = entry?;
             if !keep(entry.key(), entry.value()) {
-                let found = self.delete(entry.key_bytes(), None)?;
-                assert!(found, "an entry that is locked stays");
-                deleted += 1;
+                deleted += u64::from(self.delete(entry.key_bytes(), None)?);
             }
         }
         Ok(deleted)
@@ -204,12 +202,24 @@ pub struct Drain<'a, K: Key, V: Value> {
     range: Range<'a, K, V, WriteTransaction>,
 }
 
-impl<K: Key, V: Value> Drain<'_, K, V> {
-    fn deleted(&self, entry: Result<Entry<K, V>, Error>) -> Result<Entry<K, V>, Error> {
-        let entry = entry?;
-        let found = self.table.delete(entry.key_bytes(), None)?;
-        assert!(found, "an entry that is locked stays");
-        Ok(entry)
+impl<'a, K: Key, V: Value> Drain<'a, K, V> {
+    /// The next entry that is still there to be deleted: the transaction may have deleted some
+    /// itself, or rolled them back, since they were read.
+    fn deleted(
+        &mut self,
+        next: impl Fn(&mut Range<'a, K, V, WriteTransaction>) -> Option<Result<Entry<K, V>, Error>>,
+    ) -> Option<Result<Entry<K, V>, Error>> {
+        loop {
+            let entry = match next(&mut self.range)? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
+            };
+            match self.table.delete(entry.key_bytes(), None) {
+                Ok(true) => return Some(Ok(entry)),
+                Ok(false) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
     }
 }
 
@@ -217,15 +227,13 @@ impl<K: Key, V: Value> Iterator for Drain<'_, K, V> {
     type Item = Result<Entry<K, V>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.range.next()?;
-        Some(self.deleted(entry))
+        self.deleted(Range::next)
     }
 }
 
 impl<K: Key, V: Value> DoubleEndedIterator for Drain<'_, K, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let entry = self.range.next_back()?;
-        Some(self.deleted(entry))
+        self.deleted(Range::next_back)
     }
 }
 

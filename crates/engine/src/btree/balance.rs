@@ -18,7 +18,8 @@
 //!   memory; of others a leaf that no purge has looked at since may be emptier.
 //! - B4: one nested action; all that can fail comes before. Before it, pages whose free bytes are
 //!   scattered are packed, which changes no row and is never undone: so what the action must log
-//!   for its own undo is small.
+//!   for its own undo is small. What it logs, and what an opening logs to undo it, has room in the
+//!   log before it begins (`BALANCE_LOGS`).
 //! - B5: no lock is asked for. Rows, ghosts among them, move under the latches of all the leaves
 //!   and of their parent, as when a node is split.
 
@@ -36,6 +37,7 @@ use super::node::{self, Node};
 use super::splice::{Splice, splice};
 use crate::Error;
 use crate::change::{Change, FREE};
+use crate::log::encode_difference;
 use crate::writer::{Undo, Writer};
 
 /// Neighbours that share their rows, at most.
@@ -44,6 +46,10 @@ const SHARING_MAX: usize = 5;
 pub(super) const FREE_PERCENT: usize = 15;
 /// One balance moves no more bytes of rows.
 const MOVED_MAX: usize = 2 * PAGE_SIZE;
+/// And logs no more, with the bytes that an opening logs if it has to undo it.
+pub(crate) const BALANCE_LOGS: usize = 96 << 10;
+/// About what a record has beside its change.
+const RECORD_BYTES: usize = 128;
 /// A prefix that would save no more than this stays as it is, and cells stay in place.
 const SAVED_MIN: usize = 256;
 
@@ -85,6 +91,12 @@ struct Moving {
 }
 
 impl Moving {
+    /// About the bytes of its record.
+    fn len(&self) -> usize {
+        let upper = self.upper.as_ref().map_or(0, Vec::len);
+        RECORD_BYTES + self.lower.len() + upper + self.prefix.len() + self.cells.len()
+    }
+
     fn splice(&self) -> Splice<'_> {
         Splice {
             at: self.at as u16,
@@ -106,11 +118,23 @@ struct Steps {
 }
 
 impl Steps {
-    /// Whether all of it fits.
-    fn fit(&self, page: &PageBuf) -> bool {
+    /// The bytes that all of it logs, and logs again if it is undone; `None` if it does not fit.
+    fn logged(&self, page: &PageBuf) -> Option<usize> {
         let mut copy = *page;
-        let mut steps = self.packed.iter().chain(&self.spliced);
-        steps.all(|step| splice(&mut copy, &step.splice()).is_ok())
+        let mut logged = 0;
+        let mut undo = Vec::new();
+        if let Some(packed) = &self.packed {
+            splice(&mut copy, &packed.splice()).ok()?;
+            logged += packed.len();
+        }
+        for spliced in &self.spliced {
+            let before = copy;
+            splice(&mut copy, &spliced.splice()).ok()?;
+            undo.clear();
+            encode_difference(&before, &copy, &mut undo);
+            logged += spliced.len() + 2 * undo.len();
+        }
+        Some(logged)
     }
 
     /// Packs the node first, with `prefix`, if what comes needs more room than lies in one piece.
@@ -291,9 +315,13 @@ impl Tree {
             steps.iter().flat_map(|steps| &steps.spliced).map(|m| m.cells.len()).sum();
         let children: Vec<PageId> = stay.iter().map(|leaf| pages[*leaf].0).collect();
         let steps_above = parent_steps(above, first, nodes.len(), &children, &rows, &plan);
-        let fit = steps.iter().zip(&pages).all(|(steps, (_, page))| steps.fit(page))
-            && steps_above.fit(above.page());
-        Ok((fit && moved <= MOVED_MAX).then_some((steps, steps_above, plan.gone)))
+        // The page that goes is logged as a whole.
+        let mut logged = steps_above.logged(above.page()).map(|above| above + 2 * PAGE_SIZE);
+        for (steps, (_, page)) in steps.iter().zip(&pages) {
+            logged = logged.and_then(|logged| Some(logged + steps.logged(page)?));
+        }
+        let fits = moved <= MOVED_MAX && logged.is_some_and(|logged| logged <= BALANCE_LOGS);
+        Ok(fits.then_some((steps, steps_above, plan.gone)))
     }
 }
 

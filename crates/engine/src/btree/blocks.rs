@@ -157,8 +157,9 @@ impl Tree {
         let nested = w.begin_nested();
         reserved.take(w)?;
         w.end_nested(nested)?;
-        drop(reserved);
+        // While the map is latched: a check that sees the pages in use there finds them here.
         self.space.add_blocks(self.id, &pages);
+        drop(reserved);
         Ok(())
     }
 
@@ -249,6 +250,12 @@ impl Tree {
             Some(txn) => Ok(Progress::Blocked(txn)),
             None => Ok(Progress::Done),
         }
+    }
+
+    /// How many pieces of work free all that can be freed now. Writers give up more meanwhile, which
+    /// may go on for ever.
+    pub(crate) fn pieces_to_free(&self) -> usize {
+        1 + self.space.unreferenced_count(self.id).div_ceil(FREED_MAX)
     }
 
     /// Frees pages in ascending order: a nested action for each extent.

@@ -82,6 +82,7 @@ use std::sync::Arc;
 use terrace_page::PageId;
 use terrace_pool::BufferPool;
 
+pub(crate) use balance::BALANCE_LOGS;
 pub(crate) use blocks::Keep;
 #[allow(unused_imports)]
 pub(crate) use check::TreeStats;

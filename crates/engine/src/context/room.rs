@@ -80,6 +80,20 @@ impl Context {
         if bytes >= LARGE_BYTES {
             self.engine.reclaim.keep_pace();
         }
+        self.begin_logging(self.operation_bytes() + 3 * bytes as u64)
+    }
+
+    /// As `begin_operation`, for one that may append `bytes` itself, what undoes it after a crash
+    /// included.
+    ///
+    /// # Errors
+    ///
+    /// As `begin_operation`.
+    pub(crate) fn begin_own_operation(&mut self, bytes: usize) -> Result<(), Error> {
+        self.begin_logging(self.operation_bytes().max(bytes as u64))
+    }
+
+    fn begin_logging(&mut self, bytes: u64) -> Result<(), Error> {
         if self.chain.is_none() {
             self.enter_log();
         }
@@ -91,7 +105,7 @@ impl Context {
             return Err(Error::LogEnds { position: log.end() });
         }
         let own_bytes = self.own_log_bytes();
-        let operation = self.operation_bytes() + RECORD_BYTES + CLR_BYTES + 3 * bytes as u64;
+        let operation = bytes + RECORD_BYTES + CLR_BYTES;
         self.check_log_share(operation)?;
         if self.answers_for(TxnId(self.engine.log_holder.load(Ordering::Relaxed))) {
             return Err(self.holds_log());

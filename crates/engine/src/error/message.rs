@@ -48,6 +48,7 @@ impl fmt::Display for Error {
             | Error::Undecodable { .. }
             | Error::TableTypes { .. }
             | Error::TableExists { .. }
+            | Error::TooManyTables { .. }
             | Error::NoSuchTable { .. } => of_table(self, f),
             Error::InvalidOption { .. }
             | Error::Exists { .. }
@@ -217,6 +218,11 @@ fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f,
             "there is a table \"{}\" already: delete it first, or choose another name",
             name.escape_debug(),
+        ),
+        Error::TooManyTables { max } => write!(
+            f,
+            "{max} tables were made in this database, as many as there are numbers for: dump it \
+             with `terrace dump`, and load it into a new one",
         ),
         _ => unreachable!("no error of a table"),
     }

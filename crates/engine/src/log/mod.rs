@@ -24,6 +24,7 @@ pub(crate) use log_file::{Appended, Level, Log};
 pub(crate) use log_reader::{End, LogReader};
 pub(crate) use map::{Layout, LogMap};
 pub(crate) use room::Room;
+pub(crate) use runs::encode_difference;
 pub(crate) use space::LogSpace;
 
 #[cfg(test)]

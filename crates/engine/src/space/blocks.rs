@@ -31,6 +31,9 @@ use crate::{Error, TreeId};
 
 /// The bit of an owner's number that tells extents of blocks from those of the tree's other pages.
 const BLOCKS: u32 = 1 << 31;
+/// Trees have numbers below this: neither they nor the owners of their blocks are the maps, or
+/// nobody.
+pub(crate) const TREES_MAX: u32 = BLOCKS - 2;
 /// Pages that come back from those given up at a time.
 const REFILL: usize = 32;
 
@@ -354,6 +357,11 @@ impl Space {
             pages
         });
         Ok(pages.unwrap_or_default())
+    }
+
+    /// How many pages of the tree's blocks no record refers to.
+    pub(crate) fn unreferenced_count(&self, tree: TreeId) -> usize {
+        self.with_blocks(tree, |blocks| blocks.given.len() + blocks.free.len()).unwrap_or(0)
     }
 
     /// The least transaction whose end the tree's pages wait for, if more than `keep` wait.

@@ -168,11 +168,15 @@ impl Trees {
         tree: TreeId,
         tidied: &mut Tidied,
     ) -> Result<(), Error> {
-        for _ in 0..self.home_pages {
-            let progress = self.step(engine, tree, tidied, |tree| {
+        let mut tidy = || {
+            self.step(engine, tree, tidied, |tree| {
                 self.alone(engine, |context| tree.tidy_blocks(context, Keep::None))
-            })?;
-            if progress != Some(Progress::More) {
+            })
+        };
+        while self.space.sweep_from(tree).is_some() && tidy()? == Some(Progress::More) {}
+        let pieces = self.find(tree).map_or(0, |tree| tree.pieces_to_free());
+        for _ in 0..pieces {
+            if tidy()? != Some(Progress::More) {
                 break;
             }
         }

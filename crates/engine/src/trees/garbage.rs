@@ -39,7 +39,7 @@ impl Trees {
         loop {
             // Purging may move keys of the next leaf here.
             let next = if *from < *greatest { tree.fence_above(&from)? } else { None };
-            let purged = self.alone(engine, |context| tree.purge_leaf(context, &from))?;
+            let purged = self.alone_to_purge(engine, |context| tree.purge_leaf(context, &from))?;
             match next {
                 Some(next) if purged == Progress::Done && *next <= *greatest => from = next,
                 _ => return Ok(purged),
@@ -54,7 +54,8 @@ impl Trees {
     /// As `purge_leaves`.
     pub(crate) fn purge_page(&self, engine: &Arc<Engine>, page: PageId) -> Result<Progress, Error> {
         let mut before: Option<Reclaimable> = None;
-        loop {
+        // What writers change meanwhile differs at each look, and tells of itself later.
+        for _ in 0..SHARES_MAX {
             if engine.reclaim.is_held() {
                 return Ok(Progress::More);
             }
@@ -64,7 +65,7 @@ impl Trees {
             if before.as_ref() == Some(&leaf) {
                 break;
             }
-            self.alone(engine, |context| tree.purge_recovered(context, &leaf.key))?;
+            self.alone_to_purge(engine, |context| tree.purge_recovered(context, &leaf.key))?;
             before = Some(leaf);
         }
         Ok(Progress::Done)
@@ -84,7 +85,9 @@ impl Trees {
         let Some(tree) = self.find(tree) else { return Ok(None) };
         let next = tree.fence_above(key)?;
         for _ in 0..SHARES_MAX {
-            if self.alone(engine, |context| tree.purge_leaf(context, key))? != Progress::More {
+            if self.alone_to_purge(engine, |context| tree.purge_leaf(context, key))?
+                != Progress::More
+            {
                 break;
             }
         }

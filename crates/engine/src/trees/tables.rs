@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::PageId;
+use terrace_pool::Mutation;
 
 use super::{CATALOG, CATALOG_HEADER, OpenTable, Trees, corrupt, done};
 use crate::api::{CheckReport, Durability};
-use crate::btree::{Put, Tree};
+use crate::btree::{BALANCE_LOGS, Put, Tree};
 use crate::catalog::{Entry, garbage_key, garbage_lock, name_lock, table_key};
 use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::opened::Types;
 use crate::reclaim::{SpaceWait, Work};
 use crate::share::Share;
+use crate::space::TREES_MAX;
 use crate::superblock::Creation;
 use crate::{Error, LockMode, TreeId};
 
@@ -132,7 +134,10 @@ impl Trees {
 
     /// Makes an empty tree, which is garbage until it gets a name (trees.N1).
     fn make(&self, context: &mut Context) -> Result<Tree, Error> {
-        let id = TreeId(self.next.fetch_add(1, Ordering::Relaxed));
+        let number = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            (next < TREES_MAX).then_some(next + 1)
+        });
+        let id = TreeId(number.map_err(|_| Error::TooManyTables { max: TREES_MAX - 1 })?);
         let put = |context: &mut Context, header| {
             let value = Entry::garbage(id, header).encode();
             self.catalog.put(context, &garbage_key(id), &value, Put::Upsert, None).map(done)
@@ -206,17 +211,26 @@ impl Trees {
         if is_taken {
             return Err(Error::TableExists { name: to.into() });
         }
-        context.lock_table(table.tree.id(), LockMode::Exclusive)?;
+        let (id, header) = (table.tree.id(), table.tree.header());
+        context.lock_table(id, LockMode::Exclusive)?;
         let (old, new) = (table_key(from), table_key(to));
         self.catalog.check_sizes(&new, &[])?;
+        let (garbage, value) = (garbage_key(id), Entry::garbage(id, header).encode());
+        context.lock_key(CATALOG, garbage_lock(id), LockMode::Exclusive, || garbage.to_vec())?;
         context.touch(from);
         context.touch(to);
         let mut entry = Vec::new();
-        context.begin_operation(old.len() + new.len() + table.types.len())?;
+        let bytes = old.len() + new.len() + table.types.len() + value.len();
+        context.begin_operation(bytes)?;
+        let is_bare = self.pool.mutations().has(Mutation::RenameWithoutGarbage);
         let moved = context.without_locks(|context| {
+            if !is_bare {
+                done(self.catalog.put(context, &garbage, &value, Put::Upsert, None)?);
+            }
             let found = done(self.catalog.remove(context, &old, Some(&mut entry))?);
             let existed = done(self.catalog.put(context, &new, &entry, Put::InsertNew, None)?);
-            Ok::<_, Error>(found && !existed)
+            let kept = is_bare || done(self.catalog.remove(context, &garbage, None)?);
+            Ok::<_, Error>(found && !existed && kept)
         });
         context.end_operation();
         if !moved? {
@@ -269,7 +283,18 @@ impl Trees {
         engine: &Arc<Engine>,
         work: impl FnOnce(&mut Context) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.counted(Context::begin(engine, Locking::Off)?, work).map(|(worked, _)| worked)
+        let context = Context::begin(engine, Locking::Off)?;
+        self.counted(context, 0, work).map(|(worked, _)| worked)
+    }
+
+    /// As `alone`, for work that may have leaves share their rows.
+    pub(super) fn alone_to_purge<T>(
+        &self,
+        engine: &Arc<Engine>,
+        work: impl FnOnce(&mut Context) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let context = Context::begin(engine, Locking::Off)?;
+        self.counted(context, BALANCE_LOGS, work).map(|(worked, _)| worked)
     }
 
     /// As `alone`, unless `look`, which changes nothing, has the answer already.
@@ -281,7 +306,7 @@ impl Trees {
     ) -> Result<T, Error> {
         let mut context = Context::begin(engine, Locking::Off)?;
         match look(&context) {
-            Ok(None) => self.counted(context, work).map(|(worked, _)| worked),
+            Ok(None) => self.counted(context, 0, work).map(|(worked, _)| worked),
             Ok(Some(found)) => context.commit(Durability::None).map(|()| found),
             Err(error) => {
                 let error = context.first_cause(error);
@@ -300,18 +325,20 @@ impl Trees {
         context.before_beside()?;
         let mut beside = Context::begin(context.engine(), Locking::Off)?;
         beside.work_for(context);
-        let (worked, bytes) = self.counted(beside, work)?;
+        let (worked, bytes) = self.counted(beside, 0, work)?;
         context.logged_beside(bytes);
         Ok(worked)
     }
 
-    /// As `alone`, in `context`; with the bytes that it has logged before its commit.
+    /// As `alone`, in `context`, for work that appends `bytes` at most, if that is more than
+    /// others do; with the bytes that it has logged before its commit.
     fn counted<T>(
         &self,
         mut context: Context,
+        bytes: usize,
         work: impl FnOnce(&mut Context) -> Result<T, Error>,
     ) -> Result<(T, u64), Error> {
-        context.begin_operation(0)?;
+        context.begin_own_operation(bytes)?;
         let worked = work(&mut context);
         context.end_operation();
         match worked {

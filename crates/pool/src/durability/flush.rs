@@ -263,11 +263,16 @@ fn mend_lost(pool: &BufferPool, below: Lsn) -> Result<(), PoolError> {
     lost.retain(|(_, rec)| *rec < below);
     // In the order of pages, for which the log is read ahead.
     lost.sort_unstable_by_key(|(page, _)| *page);
+    let mut first = Ok(());
     for (page, _) in lost {
-        // Where the page is in memory already, its entry moves there.
-        pool.write(page)?.dirty();
+        // Where the page is in memory already, its entry moves there. One that cannot be mended
+        // keeps none behind it.
+        let mended = pool.write(page).map(|mut page| {
+            page.dirty();
+        });
+        first = first.and(mended);
     }
-    Ok(())
+    first
 }
 
 /// Brings in pages that are owed, in the background: a page at a time while the devices are busy
