@@ -124,9 +124,13 @@ fn entries_that_the_transaction_deletes_meanwhile_are_passed_over() -> Result<()
         (100..110).try_for_each(|number| table.insert(number, number))?;
         let mut drain = table.drain(90..)?;
         assert_eq!(drain.next_back().expect("an entry")?.key(), 109);
+        other.borrow_mut().insert(91, 1091)?;
         txn.rollback_to(&savepoint)?;
-        let left: Result<Vec<u64>, Error> = drain.map(|entry| entry.map(|e| e.key())).collect();
-        assert_eq!(left?, (90..100).collect::<Vec<_>>());
+        other.borrow_mut().insert(93, 1093)?;
+        let left: Result<Vec<_>, Error> =
+            drain.map(|entry| entry.map(|e| (e.key(), e.value()))).collect();
+        let kept = |number| if number == 93 { 1093 } else { number };
+        assert_eq!(left?, (90..100).map(|number| (number, kept(number))).collect::<Vec<_>>());
         Ok::<_, Error>(())
     })?;
     assert_eq!(db.read(|txn| Ok::<_, Error>(txn.open_table(numbers)?.range(..)?.count()))?, 40);

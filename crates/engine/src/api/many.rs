@@ -161,7 +161,9 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         self.retain(bounds, |_, _| false)
     }
 
-    /// Deletes those entries in `bounds` for which `keep` returns false; returns how many.
+    /// Deletes those entries in `bounds` for which `keep` returns false; returns how many. Entries
+    /// are read some at a time: of one that `keep` itself changes, through another handle of the
+    /// table, it may see the value before.
     ///
     /// # Errors
     ///
@@ -192,7 +194,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         bounds: impl RangeBounds<K::View<'k>>,
     ) -> Result<Drain<'_, K, V>, Error> {
         let range = self.range_in(&bounds, LockMode::Exclusive)?;
-        Ok(Drain { table: self, range })
+        Ok(Drain { table: self, range, deleted: Vec::new() })
     }
 }
 
@@ -200,12 +202,14 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
 pub struct Drain<'a, K: Key, V: Value> {
     table: &'a Table<'a, K, V, WriteTransaction>,
     range: Range<'a, K, V, WriteTransaction>,
+    /// The value that was deleted last.
+    deleted: Vec<u8>,
 }
 
 impl<'a, K: Key, V: Value> Drain<'a, K, V> {
     /// The next entry that is still there to be deleted: the transaction may have deleted some
     /// itself, or rolled them back, since they were read.
-    fn deleted(
+    fn next_deleted(
         &mut self,
         next: impl Fn(&mut Range<'a, K, V, WriteTransaction>) -> Option<Result<Entry<K, V>, Error>>,
     ) -> Option<Result<Entry<K, V>, Error>> {
@@ -214,8 +218,9 @@ impl<'a, K: Key, V: Value> Drain<'a, K, V> {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
             };
-            match self.table.delete(entry.key_bytes(), None) {
-                Ok(true) => return Some(Ok(entry)),
+            match self.table.delete(entry.key_bytes(), Some(&mut self.deleted)) {
+                Ok(true) if self.deleted == entry.value_bytes() => return Some(Ok(entry)),
+                Ok(true) => return Some(self.table.entry(entry.key_bytes(), &self.deleted)),
                 Ok(false) => {}
                 Err(error) => return Some(Err(error)),
             }
@@ -227,13 +232,13 @@ impl<K: Key, V: Value> Iterator for Drain<'_, K, V> {
     type Item = Result<Entry<K, V>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.deleted(Range::next)
+        self.next_deleted(Range::next)
     }
 }
 
 impl<K: Key, V: Value> DoubleEndedIterator for Drain<'_, K, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.deleted(Range::next_back)
+        self.next_deleted(Range::next_back)
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Entry<K: Key, V: Value> {
 
 impl<K: Key, V: Value> Entry<K, V> {
     #[inline]
-    fn new(
+    pub(super) fn new(
         batch: &Arc<Batch>,
         index: usize,
         (core, tree): (&Core, &Tree),

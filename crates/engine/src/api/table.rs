@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::api::core::Core;
 use crate::api::stream::{self, ValueReader, ValueWriter};
-use crate::btree::{Modified, Put, Tree};
+use crate::btree::{Batch, Modified, Put, Tree};
 use crate::share::Share;
 use crate::writer::Step;
 use crate::{
@@ -465,6 +465,11 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     pub(super) fn delete(&self, key: &[u8], mut old: Option<&mut Vec<u8>>) -> Result<bool, Error> {
         let remove = |context: &mut _| self.tree.remove(context, key, old.as_deref_mut());
         self.live()?.change(key.len(), remove)
+    }
+
+    /// The entry of an encoded key and value.
+    pub(super) fn entry(&self, key: &[u8], value: &[u8]) -> Result<Entry<K, V>, Error> {
+        Entry::new(&Arc::new(Batch::of(key, value)), 0, (self.core(), &self.tree))
     }
 
     /// Deletes the entry of `key` and returns its value.

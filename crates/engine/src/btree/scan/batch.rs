@@ -49,6 +49,14 @@ struct Cell {
 }
 
 impl Batch {
+    /// A batch of one entry.
+    pub(crate) fn of(key: &[u8], value: &[u8]) -> Batch {
+        let (key_end, value_len) = (key.len(), value.len());
+        let cell = Cell { key_at: 0, key_end, value_at: key_end, value_len };
+        let bytes = [key, value].concat();
+        Batch { end: bytes.len(), bytes, cells: vec![cell], ..Batch::default() }
+    }
+
     /// How many entries it has.
     #[inline]
     pub(crate) fn len(&self) -> usize {
