@@ -184,7 +184,9 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     }
 
     /// An iterator that deletes the entries in `bounds` as it returns them, from either end. Those
-    /// that it did not return when it is dropped stay.
+    /// that it did not return when it is dropped stay. It reads keys some at a time: what the
+    /// transaction inserts within `bounds` meanwhile, or brings back by
+    /// [`rollback_to`](WriteTransaction::rollback_to), may stay, too.
     ///
     /// # Errors
     ///

@@ -252,8 +252,8 @@ impl Tree {
         }
     }
 
-    /// How many pieces of work free all that can be freed now. Writers give up more meanwhile, which
-    /// may go on for ever.
+    /// How many pieces of work free all that can be freed now. Writers give up more meanwhile,
+    /// which may go on for ever.
     pub(crate) fn pieces_to_free(&self) -> usize {
         1 + self.space.unreferenced_count(self.id).div_ceil(FREED_MAX)
     }
