@@ -3,6 +3,7 @@
 //! The code above cannot tell them apart. Modules in reading order:
 //!
 //! - `device`: the `Device` trait, requests, and the blocking helpers `read` and `write`.
+//! - `psync`: a group of requests submitted together, its results taken together.
 //! - `completion`: how a device reports the end of a batch to the task that waits.
 //! - `time_limit`: how long a device may be silent.
 //! - `contents`: whether a file or block device is blank, and what it holds if not.
@@ -29,6 +30,7 @@ pub mod model;
 pub mod nand;
 mod overlay;
 mod patience;
+mod psync;
 mod slab;
 mod store;
 mod time_limit;
@@ -47,5 +49,6 @@ pub use file::{
 pub use fuse::Fuse;
 pub use overlay::{OnLoss, Overlay, OverlayMemory, Withheld, Withholding};
 pub use patience::persist;
+pub use psync::{PSYNC_GROUP_MAX, PsyncRead, PsyncWrite, psync_read, psync_write};
 pub use slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
 pub use store::{Dropped, Keep, Store};
