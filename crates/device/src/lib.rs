@@ -13,7 +13,7 @@
 //! - `fuse`: a device that is given up when it does not answer.
 //! - `file`: files and block devices.
 //! - `overlay`: copy on write over another device, for callers that must not change it, or not yet.
-//! - `slab`, `difference` and `store`: the bytes of modelled devices, shared by content or computed.
+//! - `slab`, `difference` and `store`: the bytes of modelled devices, shared or computed.
 //! - `disk`: a rotating disk as a function of time.
 //! - `nand`: a flash drive as a function of time.
 //! - `model`: modelled devices, their presets, and their faults.

@@ -1,13 +1,14 @@
 //! Psync I/O: a group of requests submitted together, its results taken together.
 //!
 //! After Roh et al., "MPSearch: Multi-Path Search for Tree-based Indexes to Exploit Internal
-//! Parallelism of Flash SSDs" (IEEE Data Engineering Bulletin, June 2014), 2.3: the unit is an array
-//! of requests, the caller blocks until all of them are done, and the next group starts only then.
+//! Parallelism of Flash SSDs" (IEEE Data Engineering Bulletin, June 2014), 2.3: the unit is an
+//! array of requests, the caller blocks until all of them are done, and the next group starts only
+//! then.
 //!
-//! - P1: a group is never split: a file with io_uring hands it over and waits for all of it with one
-//!   system call. A file without io_uring does one request after the other.
-//! - P2: the thread waits, on an executor too: its other tasks wait with it. Who wants them to go on
-//!   submits a batch and waits for its ticket ([`Device::submit`]).
+//! - P1: a group is never split: a file with io_uring hands it over and waits for all of it with
+//!   one system call. A file without io_uring does one request after the other.
+//! - P2: on a file the thread waits, on an executor too: its other tasks wait with it. A caller
+//!   that wants them to go on submits a batch and waits for its ticket ([`Device::submit`]).
 //! - P3: requests of one group have no order (device.D2): none overlaps another, unless both read.
 
 use crate::{Device, IoBuf, IoFailure, Op, Request, persist};
@@ -86,5 +87,88 @@ unsafe fn run(device: &dyn Device, op: Op, parts: Vec<(u64, IoBuf)>) -> Result<(
     unsafe {
         let done = device.psync(&requests);
         persist(device, &requests, done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Preset, build};
+    use crate::{Keep, Store};
+    use terrace_rt::{Prng, Virtual, VirtualConfig, World, now};
+
+    const PAGE: usize = 4_096;
+    const BYTES: u64 = 256 << 20;
+    const REQUESTS: usize = 4_096;
+
+    /// Requests of 4 KiB a second, in groups, at random places.
+    fn rate(preset: &'static str, op: Op, group: usize) -> f64 {
+        let config = VirtualConfig { seed: 1, switch_one_in: 0, ..VirtualConfig::default() };
+        let run = move || {
+            let preset: Preset = preset.parse().expect("a preset");
+            let store = Store::new(BYTES, Keep::Recent { pages: 64 });
+            let device = build(preset, World::current(), store);
+            let mut prng = Prng::from_seed(1);
+            let mut memory = vec![0; group * PAGE];
+            let mut begin = now();
+            // The first half fills what buffers there are.
+            for done in (0..2 * REQUESTS).step_by(group) {
+                if done < REQUESTS + group && done >= REQUESTS {
+                    begin = now();
+                }
+                let mut place = || prng.below(BYTES / PAGE as u64) * PAGE as u64;
+                let pages = memory.chunks_exact_mut(PAGE);
+                match op {
+                    Op::Read => {
+                        let reads = pages.map(|bytes| PsyncRead { offset: place(), bytes });
+                        psync_read(&*device, &mut reads.collect::<Vec<_>>()).expect("read");
+                    }
+                    Op::Write => {
+                        let writes = pages.map(|bytes| PsyncWrite { offset: place(), bytes });
+                        psync_write(&*device, &writes.collect::<Vec<_>>()).expect("written");
+                    }
+                }
+            }
+            REQUESTS as f64 / (now() - begin).as_secs_f64()
+        };
+        Virtual::new(config).run(run).expect("it ends")
+    }
+
+    /// Six drives: rates one at a time and at most, by their sheets, if those are of
+    /// random requests. The rates of two ends say only that nothing else is in the way.
+    #[test]
+    fn groups_gain_what_the_drive_has_inside() {
+        let sheets = [
+            ("iodrive-geometry", Op::Read, Some((20_000.0, 88_000.0))),
+            ("iodrive-geometry", Op::Write, Some((20_000.0, 88_000.0))),
+            ("p300", Op::Read, Some((1e3 / 0.154, 44_000.0))),
+            ("p300", Op::Write, Some((1e3 / 0.424, 16_000.0))),
+            ("ssd-s", Op::Read, None),
+            ("ssd-s", Op::Write, None),
+            ("ssd-m", Op::Read, None),
+            ("ssd-m", Op::Write, None),
+            ("consumer-sata", Op::Read, None),
+            ("consumer-sata", Op::Write, None),
+            ("dc-nvme", Op::Read, None),
+            ("dc-nvme", Op::Write, None),
+        ];
+        for (preset, op, sheet) in sheets {
+            let rates = [1, 2, 4, 8, 16, 32, 64].map(|group| rate(preset, op, group));
+            let gains: Vec<_> = rates.iter().map(|it| format!("{:.2}", it / rates[0])).collect();
+            println!("{preset} {op:?}: {:.0}/s, gains {}", rates[0], gains.join(" "));
+            if let Some((alone, most)) = sheet {
+                assert!((rates[0] / alone - 1.0).abs() < 0.05, "{preset} {op:?}: {}", rates[0]);
+                assert!(rates[6] <= most * 1.01, "{preset} {op:?}: {}", rates[6]);
+            }
+            let falls = rates.windows(2).any(|pair| pair[1] < pair[0] * 0.95);
+            // How writes go depends on where garbage collection stands.
+            assert!(op == Op::Write || !falls, "{preset}: a larger group is no slower");
+        }
+    }
+
+    #[test]
+    fn a_drive_of_one_server_gains_nothing() {
+        let alone = rate("iodrive", Op::Read, 1);
+        assert!((rate("iodrive", Op::Read, 32) / alone - 1.0).abs() < 0.01);
     }
 }

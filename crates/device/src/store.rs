@@ -54,8 +54,8 @@ pub enum Keep {
 
 /// What a store holds where nothing was written.
 pub trait Computed: Send + Sync {
-    /// Fills `bytes` with those of page `page`, which is always the same: of `IMAGE_SIZE` bytes from
-    /// `page * IMAGE_SIZE` on. `bytes` are zeroes before.
+    /// Fills `bytes`, zeroes before, with those of page `page`, always the same: of `IMAGE_SIZE`
+    /// bytes from `page * IMAGE_SIZE` on.
     fn page(&self, page: u64, bytes: &mut ImageBytes);
 }
 

@@ -1,7 +1,7 @@
-//! The flash drives of the Bulletin of June 2014, by their inside: domains, chunks, static striping.
+//! The flash drives of the Bulletin of June 2014, by their inside: domains, chunks, striping.
 //!
-//! Roh et al. ("MPSearch", S1a) measured an ioDrive and a P300, Fan et al. ("ParaScan", S1b) SSD-S
-//! and SSD-M, whose domains and chunks they detected. What a request costs the host comes from
+//! Roh et al. ("MPSearch") measured an ioDrive and a P300, Fan et al. ("ParaScan") SSD-S and SSD-M,
+//! whose domains and chunks they detected. What a request costs the host comes from
 //! data sheets; what flash costs comes from the figures below; what a queue gains is a result, as
 //! far as a sheet does not give both of its ends.
 //!
