@@ -111,8 +111,8 @@ impl NandSpec {
         self.unit_bytes / MAP_ENTRY_BYTES
     }
 
-    /// Its domains and the bytes of a chunk, if places are static: chunk c of the host's bytes is in
-    /// domain c modulo their number.
+    /// Its domains and the bytes of a chunk, if places are static: chunk c of the host's bytes is
+    /// in domain c modulo their number.
     #[must_use]
     pub fn domains(&self) -> Option<(u32, u64)> {
         match self.placement {
@@ -134,8 +134,8 @@ impl NandSpec {
         self.layout_of(self.dies(), bytes)
     }
 
-    /// The layout of `dies` dies for `bytes`. Blocks shrink with the drive, to four pages at least, so
-    /// that there are enough of them; all dies stay.
+    /// The layout of `dies` dies for `bytes`. Blocks shrink with the drive, to four pages at least,
+    /// so that there are enough of them; all dies stay.
     ///
     /// # Panics
     ///
