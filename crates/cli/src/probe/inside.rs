@@ -73,9 +73,9 @@ fn sentence(found: Inside) -> String {
             thousands(chunk_bytes as f64)
         ),
         Inside::Even { stride_max, contrast } => format!(
-            "no domains seen: 16 reads at multiples of any stride up to {} bytes take at most \
-             {contrast:.2} times as long as 16 at random. A virtual disk, a cache or a drive that \
-             places pages anywhere looks like that: take it as one domain",
+            "no domains seen: 16 reads at multiples of the slowest stride up to {} bytes take \
+             {contrast:.2} times as long as 16 at random. A virtual disk, a cache, a busy machine \
+             or a drive that places pages anywhere looks like that: take it as one domain",
             thousands(stride_max as f64)
         ),
         Inside::Irregular { stride, contrast } => format!(
