@@ -6,8 +6,11 @@
 //!   there is one, so that the system's cache serves none.
 //! - B3: the latency is that of one request at a time; the rate is the best over the depths; bytes
 //!   a second are those of large reads in order.
+//! - `inside`: its domains instead.
 //! - Not for: devices that burst. A volume which serves more for some minutes than for hours shows
 //!   what it serves while it is probed.
+
+mod inside;
 
 use crate::bench::probe::stored_bytes;
 use crate::command::Probe;
@@ -67,6 +70,9 @@ struct Row {
 ///
 /// A file that cannot be opened, or is too small; what the device says.
 pub fn probe(options: &Probe) -> Result<(), Failure> {
+    if options.inside {
+        return inside::inside(options);
+    }
     let failed = |error: io::Error| {
         Failure::failed(format!("cannot probe {}", options.path.display()), error)
     };

@@ -5,6 +5,7 @@ mod flash_table;
 mod page_rates;
 mod points;
 pub mod probe;
+mod psync;
 pub mod restart;
 mod run_of;
 mod settings;
@@ -34,6 +35,10 @@ pub fn bench(command: BenchCommand) -> Result<(), Failure> {
         Bench::Reads(options) => points::points("reads", &options, &recording),
         Bench::Updates(options) => points::points("updates", &options, &recording),
         Bench::Scan(options) => points::points("scan", &options, &recording),
+        Bench::Psync(_) if recording.record.is_some() => {
+            Err(Failure::usage("--record: psync measures drives and asks for no page"))
+        }
+        Bench::Psync(options) => psync::psync(&options),
         Bench::FlashTable(_) if recording.record.is_some() => Err(Failure::usage(
             "--record: flash-table fills the table of a flash tier and asks for no page",
         )),

@@ -116,6 +116,9 @@ pub struct Probe {
     pub shown: Shown,
     /// A file on the device, of a few GiB, or the block device itself
     pub path: PathBuf,
+    /// Find the domains of the drive and the size of its chunks instead, from timing alone
+    #[arg(long, conflicts_with_all = ["write", "seconds", "page"])]
+    pub inside: bool,
     /// Measure writes, too: pages are written back as they were read before
     #[arg(long)]
     pub write: bool,

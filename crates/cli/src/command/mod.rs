@@ -7,6 +7,7 @@ mod lists;
 mod names;
 mod parsed;
 mod placement;
+mod psync;
 mod record;
 mod replay;
 mod restart;
@@ -24,6 +25,7 @@ pub use erp::{Erp, FetchName};
 pub use lists::DesignList;
 pub use parsed::{parse, terrace};
 pub use placement::{Placement, SpacingName};
+pub use psync::PsyncBench;
 pub use record::{RecordAt, RecordOptions};
 pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteName};
 pub use restart::{EventName, Hardening, Models, RestartBench, WorkloadName};
@@ -127,6 +129,8 @@ pub enum Bench {
     Updates(Points),
     /// Read ranges of rows, in real time
     Scan(Points),
+    /// Measure what drives gain from groups of requests, by the size of the group
+    Psync(PsyncBench),
     /// Measure how long opening takes with a large flash tier, in real time
     FlashTable(FlashTable),
 }

@@ -53,6 +53,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/device/src/device.rs",
     "crates/device/src/fuse.rs",
     "crates/device/src/patience.rs",
+    "crates/device/src/psync.rs",
     "crates/device/src/store.rs",
     "crates/device/src/file/",
     "crates/device/src/model/",
