@@ -94,6 +94,28 @@ impl Op {
     }
 }
 
+/// `entries` after `ops`, both in order of keys; of several operations on a key the last counts.
+pub(crate) fn overlay(
+    entries: impl Iterator<Item = (Key, Pointer)>,
+    ops: &[Op],
+) -> Vec<(Key, Pointer)> {
+    let mut entries = entries.peekable();
+    let mut result = Vec::with_capacity(entries.size_hint().0 + ops.len());
+    for (at, op) in ops.iter().enumerate() {
+        if ops.get(at + 1).is_some_and(|next| next.key == op.key) {
+            continue;
+        }
+        while let Some(entry) = entries.next_if(|(key, _)| *key <= op.key) {
+            if entry.0 < op.key {
+                result.push(entry);
+            }
+        }
+        result.extend(op.answer().map(|pointer| (op.key, pointer)));
+    }
+    result.extend(entries);
+    result
+}
+
 /// The four bytes at `at` as a number.
 pub(crate) fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))

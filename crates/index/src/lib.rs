@@ -21,6 +21,7 @@ mod entry;
 mod error;
 
 mod btree;
+mod fd;
 mod pio;
 
 mod load;
@@ -40,6 +41,7 @@ mod tests;
 pub use btree::{BTree, BTreeOptions};
 pub use entry::{Change, ENTRY_BYTES, Key, OP_BYTES, Op, Pointer, Source, Spaced};
 pub use error::Error;
+pub use fd::{FdLayout, FdOptions, FdTree};
 pub use index::{Index, Memory};
 pub use load::{Fill, TreeLayout};
 pub use page::{Page, PageNo};

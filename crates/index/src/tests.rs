@@ -19,8 +19,8 @@ use terrace_device::{Device, Keep as KeepBytes, Store};
 use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig};
 
 use crate::{
-    BTree, BTreeOptions, Devices, Error, Fill, Index, Keep, Key, Op, PioOptions, PioTree, Pointer,
-    Room, Source,
+    BTree, BTreeOptions, Devices, Error, FdOptions, FdTree, Fill, Index, Keep, Key, Op, PioOptions,
+    PioTree, Pointer, Room, Source,
 };
 
 const PAGE_BYTES: usize = 512;
@@ -85,11 +85,29 @@ fn pio_small(devices: Devices, start: Start) -> Result<Box<dyn Index>, Error> {
     pio_of(devices, start, options)
 }
 
+fn fd_of(devices: Devices, start: Start, ratio: u64, keep: Keep) -> Result<Box<dyn Index>, Error> {
+    let options = FdOptions { room: room(), head_pages: 1, ratio, keep_leaves: keep };
+    Ok(match start {
+        Start::Load(source) => Box::new(FdTree::load(devices, source, options)?),
+        Start::Open => Box::new(FdTree::open(devices, options)?),
+    })
+}
+
+fn fd(devices: Devices, start: Start) -> Result<Box<dyn Index>, Error> {
+    fd_of(devices, start, 2, Keep::Lru)
+}
+
+fn fd_wide(devices: Devices, start: Start) -> Result<Box<dyn Index>, Error> {
+    fd_of(devices, start, 5, Keep::Not)
+}
+
 const STRUCTURES: &[(&str, Make)] = &[
     ("btree", btree),
     ("btree, leaves written at once", btree_through),
     ("pio", pio),
     ("pio, one segment", pio_small),
+    ("fd", fd),
+    ("fd, ratio 5", fd_wide),
 ];
 
 /// The naive model.

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use crate::entry::{Key, Op, Pointer};
+use crate::entry::{Key, Op, Pointer, overlay};
 use crate::page::{Page, PageKind, PageNo};
 
 /// LSMap: the segments in use of each leaf, by the place of its first page. A byte each.
@@ -83,28 +83,6 @@ pub(super) fn entries<'a>(
     // Stable: the last of equal keys is the newest.
     ops.sort_by_key(|op| op.key);
     overlay(segments.flat_map(Page::iter), &ops)
-}
-
-/// `entries` after `ops`, both in order of keys; of several operations on a key the last counts.
-pub(super) fn overlay(
-    entries: impl Iterator<Item = (Key, Pointer)>,
-    ops: &[Op],
-) -> Vec<(Key, Pointer)> {
-    let mut entries = entries.peekable();
-    let mut result = Vec::with_capacity(entries.size_hint().0 + ops.len());
-    for (at, op) in ops.iter().enumerate() {
-        if ops.get(at + 1).is_some_and(|next| next.key == op.key) {
-            continue;
-        }
-        while let Some(entry) = entries.next_if(|(key, _)| *key <= op.key) {
-            if entry.0 < op.key {
-                result.push(entry);
-            }
-        }
-        result.extend(op.answer().map(|pointer| (op.key, pointer)));
-    }
-    result.extend(entries);
-    result
 }
 
 /// The pages of a leaf with `entries`, at least one, of generation `link`.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use self::leaf::SegmentMap;
 use self::queue::Queue;
 use crate::Error;
-use crate::entry::{Key, Op, Pointer, Source, number};
+use crate::entry::{Key, Op, Pointer, Source, number, overlay};
 use crate::index::{Index, Memory};
 use crate::journal::Covered;
 use crate::load::{Fill, Naming, TreeLayout};
@@ -306,7 +306,7 @@ impl Index for PioTree {
         search(&mut self.pages, &mut scan, self.height - 1, &root)?;
         let found = scan.found;
         let waiting = self.queue.range(keys.start, keys.end);
-        Ok(leaf::overlay(found.into_iter(), waiting))
+        Ok(overlay(found.into_iter(), waiting))
     }
 
     fn commit(&mut self) -> Result<(), Error> {
