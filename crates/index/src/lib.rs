@@ -20,6 +20,7 @@ mod entry;
 
 mod error;
 
+mod bftl;
 mod btree;
 mod fd;
 mod pio;
@@ -38,6 +39,7 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
+pub use bftl::{Bftl, BftlOptions};
 pub use btree::{BTree, BTreeOptions};
 pub use entry::{Change, ENTRY_BYTES, Key, OP_BYTES, Op, Pointer, Source, Spaced};
 pub use error::Error;

@@ -19,6 +19,9 @@ use crate::superblock::first_page;
 /// Pages that a load writes together.
 const LOAD_PAGES: usize = 256;
 
+/// In the upper half of a link: the first write of a node (`Naming::Nodes`).
+const LOADED: u64 = 1 << 32;
+
 /// How full a load makes leaves and inner nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fill(pub f64);
@@ -43,7 +46,7 @@ pub(crate) enum Naming {
     Chained,
     /// By the number of the first page.
     Pages,
-    /// By the number of the node, leaves first, then level by level.
+    /// By the number of the node, leaves first, then level by level; links have that, too.
     Nodes,
 }
 
@@ -167,7 +170,7 @@ impl TreeLayout {
                 page.set_link(next);
             }
             Naming::Chained | Naming::Pages => {}
-            Naming::Nodes => page.set_link(1),
+            Naming::Nodes => page.set_link(LOADED | leaf),
         }
     }
 
@@ -187,7 +190,7 @@ impl TreeLayout {
             page.push_entry((key, name as Pointer));
         }
         if self.naming == Naming::Nodes {
-            page.set_link(1);
+            page.set_link(LOADED | (base + below.nodes + node));
         }
     }
 

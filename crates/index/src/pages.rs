@@ -103,7 +103,6 @@ pub(crate) struct Pages {
     identity: u64,
     epoch: u64,
     room: Room,
-    pool_pages: usize,
     pool: Pool,
     next: PageNo,
     /// Pages below existed at the last mark.
@@ -125,7 +124,6 @@ impl Pages {
             identity,
             epoch: 0,
             room,
-            pool_pages: room.memory_pages.max(1),
             pool: Pool::new(room.memory_pages),
             next: first_page(room.page_bytes),
             marked_next: 0,
@@ -196,19 +194,18 @@ impl Pages {
 
     /// Bytes of the buffer pool.
     pub(crate) fn pool_bytes(&self) -> u64 {
-        (self.pool_pages * self.room.page_bytes) as u64
+        (self.pool.limit() * self.room.page_bytes) as u64
     }
 
-    /// Leaves the buffer pool what `bytes` of other memory leave of the whole, at least a page. No
-    /// page may be dirty.
-    pub(crate) fn share_memory(&mut self, bytes: u64) {
+    /// Leaves the buffer pool what `bytes` of other memory leave of the whole, and `least` pages.
+    pub(crate) fn share_memory(&mut self, bytes: u64, least: usize) -> Result<(), Error> {
         let others = bytes.div_ceil(self.room.page_bytes as u64) as usize;
-        let pages = self.room.memory_pages.saturating_sub(others).max(1);
-        if pages != self.pool_pages {
-            assert!(self.pool.take_dirty().is_empty(), "dirty pages are written before");
-            self.pool_pages = pages;
-            self.pool = Pool::new(pages);
+        let pages = self.room.memory_pages.saturating_sub(others).max(least).max(1);
+        if pages == self.pool.limit() {
+            return Ok(());
         }
+        let left = self.pool.set_limit(pages);
+        self.write_shared(&left, Undo::Wanted)
     }
 
     /// Takes `count` consecutive pages behind all others, the first a multiple of `align`.

@@ -24,20 +24,24 @@ pub(crate) struct Pool {
     order: ReplacementPolicy,
     frames: Vec<Option<Held>>,
     free: Vec<u32>,
+    /// Pages that it may have now.
+    limit: usize,
     by_number: RapidHashMap<PageNo, u32>,
 }
 
 impl Pool {
     /// Room for `pages` pages, at least one.
     pub(crate) fn new(pages: usize) -> Pool {
-        let capacity = pages.max(1) as u32;
+        let limit = pages.max(1);
+        let capacity = limit as u32;
         let lru = replacement::find("lru").expect("LRU is in the table").kind;
         let forgetting = Forgetting::Silent;
-        let setup = Setup { capacity, keys_count: capacity + 1, forgetting, seed: 0 };
+        let setup = Setup { capacity, keys_count: capacity, forgetting, seed: 0 };
         Pool {
             order: ReplacementPolicy::new(lru, setup),
-            frames: (0..=capacity).map(|_| None).collect(),
-            free: (0..=capacity).rev().collect(),
+            frames: (0..capacity).map(|_| None).collect(),
+            free: (0..capacity).rev().collect(),
+            limit,
             by_number: RapidHashMap::default(),
         }
     }
@@ -72,15 +76,35 @@ impl Pool {
             held.page = page;
             return None;
         }
-        let frame = self.free.pop().expect("one frame more than pages");
+        let left = if self.by_number.len() == self.limit { self.evict() } else { None };
+        let frame = self.free.pop().expect("a frame for each page");
         let page_id = PageId(u64::from(no));
-        let victim = self.order.insert(Frame(frame), page_id, |_| true).expect("all may leave");
+        let victim = self.order.insert(Frame(frame), page_id, |_| false);
+        assert!(victim == Ok(None), "there is room");
         self.by_number.insert(no, frame);
         self.frames[frame as usize] = Some(Held { no, page, is_dirty });
-        let left = self.frames[victim?.0 as usize].take().expect("a frame that is in use");
+        left
+    }
+
+    /// Takes out the page used longest ago, and gives it if it is dirty.
+    fn evict(&mut self) -> Option<(PageNo, Arc<Page>)> {
+        let frame = self.order.evict(|_| true)?.0;
+        let left = self.frames[frame as usize].take().expect("a frame that is in use");
         self.by_number.remove(&left.no);
-        self.free.push(victim?.0);
+        self.free.push(frame);
         left.is_dirty.then_some((left.no, left.page))
+    }
+
+    /// It may have `pages` pages from now on, at least one and no more than at first; gives dirty
+    /// ones that leave.
+    pub(crate) fn set_limit(&mut self, pages: usize) -> Vec<(PageNo, Arc<Page>)> {
+        self.limit = pages.clamp(1, self.frames.len());
+        let over = self.by_number.len().saturating_sub(self.limit);
+        (0..over).filter_map(|_| self.evict()).collect()
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
     }
 
     /// A newer version was written: the page, if it is here, is that and clean.
@@ -142,7 +166,8 @@ mod tests {
         let page = Arc::new(Page::new(512, PageKind::Node, 0));
         for seed in 0..200 {
             let mut prng = Prng::from_seed(seed);
-            let capacity = 1 + prng.below(8) as usize;
+            let most = 1 + prng.below(8) as usize;
+            let mut capacity = most;
             let (mut pool, mut model) = (Pool::new(capacity), Model::default());
             for step in 0..300 {
                 let no = prng.below(12) as PageNo;
@@ -161,6 +186,14 @@ mod tests {
                             }
                         }
                         assert_eq!(left, wanted, "{at}");
+                    }
+                    6 if prng.chance(10) => {
+                        capacity = 1 + prng.below(most as u64) as usize;
+                        let left = pool.set_limit(capacity);
+                        let over = model.order.len().saturating_sub(capacity);
+                        let gone = model.order.drain(..over);
+                        let wanted = gone.filter(|(_, dirty)| *dirty).map(|(no, _)| no);
+                        assert!(left.into_iter().map(|left| left.0).eq(wanted), "{at}");
                     }
                     6 => {
                         pool.forget(no);

@@ -19,6 +19,9 @@ use crate::entry::{Change, Key, Op};
 use crate::page::{Page, PageNo};
 use crate::pages::{Keep, Pages, Run, Undo};
 
+/// The first keys of pages.
+type FenceKeys = Vec<(Key, PageNo)>;
+
 /// A run of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Level {
@@ -236,7 +239,7 @@ impl Builder {
 /// Runs being written, level 1 first.
 struct Builders {
     levels: Vec<Builder>,
-    fences: Vec<(Key, PageNo)>,
+    fences: FenceKeys,
 }
 
 impl Builders {
@@ -255,7 +258,7 @@ impl Builders {
         Ok(())
     }
 
-    fn finish(mut self, pages: &mut Pages) -> Result<(Vec<Level>, Vec<(Key, PageNo)>), Error> {
+    fn finish(mut self, pages: &mut Pages) -> Result<(Vec<Level>, FenceKeys), Error> {
         let mut levels = Vec::new();
         for builder in &mut self.levels {
             if !builder.items.is_empty() {
@@ -272,7 +275,7 @@ impl Builders {
 }
 
 /// The keys of the first entries of a level's pages, for the head.
-pub(super) fn fences_of(pages: &mut Pages, level: Level) -> Result<Vec<(Key, PageNo)>, Error> {
+pub(super) fn fences_of(pages: &mut Pages, level: Level) -> Result<FenceKeys, Error> {
     let mut fences = Vec::with_capacity(level.pages as usize);
     let end = level.first + level.pages;
     while level.first + (fences.len() as u32) < end {

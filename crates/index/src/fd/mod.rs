@@ -135,7 +135,7 @@ impl FdTree {
     fn with(mut pages: Pages, options: FdOptions, levels: Vec<Level>) -> Result<FdTree, Error> {
         pages.check_search(levels.len())?;
         let page_bytes = pages.room().page_bytes;
-        pages.share_memory((options.head_pages * page_bytes) as u64);
+        pages.share_memory((options.head_pages * page_bytes) as u64, 1)?;
         let fences = merge::fences_of(&mut pages, levels[0])?;
         let (head, first_page) = (BTreeMap::new(), first_page(page_bytes));
         Ok(FdTree { pages, options, head, fences, levels, first_page })
@@ -286,7 +286,8 @@ impl Visit for Lookup<'_> {
             return None;
         }
         let first = self.keys[span.start];
-        let no = below(node, first).expect("a page of a level above the last begins with a fence");
+        // Without a fence the next level is empty.
+        let no = below(node, first)?;
         let end = match run::next_fence(node, first) {
             Some(bound) => span.start + self.keys[span.clone()].partition_point(|key| *key < bound),
             None => span.end,

@@ -122,7 +122,7 @@ impl PioTree {
             let first = layout.first_leaf() + leaf as PageNo * options.segments;
             tree.map.set(first, layout.used_segments(leaf));
         }
-        tree.share_memory();
+        tree.share_memory()?;
         tree.flush()?;
         Ok(tree)
     }
@@ -154,7 +154,7 @@ impl PioTree {
         let (root, height) = (number(&state, 0), number(&state, 4) as usize);
         let options = PioOptions { segments: number(&state, 8), ..options };
         let mut tree = PioTree::with(pages, options, root, height)?;
-        tree.share_memory();
+        tree.share_memory()?;
         // No batch may end before all are in the queue: its mark would cover later ones.
         ops.into_iter().for_each(|op| tree.queue.push(op));
         while !tree.queue.is_empty() {
@@ -169,8 +169,8 @@ impl PioTree {
         fields.iter().flat_map(|field| field.to_le_bytes()).collect()
     }
 
-    fn share_memory(&mut self) {
-        self.pages.share_memory(self.queue.capacity_bytes() + self.map.bytes());
+    fn share_memory(&mut self) -> Result<(), Error> {
+        self.pages.share_memory(self.queue.capacity_bytes() + self.map.bytes(), 1)
     }
 
     fn apply_batch(&mut self, bracket: Bracket) -> Result<(), Error> {
@@ -182,7 +182,7 @@ impl PioTree {
             self.pages.mark(&state, Some(covered))?;
         }
         self.queue.done(&batch);
-        Ok(())
+        self.share_memory()
     }
 }
 
