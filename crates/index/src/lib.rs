@@ -10,6 +10,7 @@
 //! - `search`: MPSearch. `load`: the layout of a loaded tree.
 //! - `pages`: pages in memory and on the device, and recovery. `pool`, `journal`, `superblock`,
 //!   `page`: its parts. `group`: psync I/O.
+//! - `trials`: the papers' measurements, on modelled drives.
 //!
 //! One task uses an index at a time. Structures allocate behind what they have, and never shrink
 //! their device.
@@ -36,6 +37,8 @@ mod page;
 mod pool;
 mod superblock;
 
+pub mod trials;
+
 #[cfg(test)]
 mod tests;
 
@@ -48,5 +51,6 @@ pub use index::{Index, Memory};
 pub use load::{Fill, TreeLayout};
 pub use page::{Page, PageNo};
 pub use pages::{Devices, Keep, Room, Traffic};
+pub use pio::cost;
 pub use pio::{PioOptions, PioTree};
 pub use superblock::Kind;

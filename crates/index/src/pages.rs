@@ -17,6 +17,7 @@
 //! - G4: after a write that failed, nothing is written any more.
 
 use std::collections::BTreeSet;
+use std::ops::Sub;
 use std::sync::Arc;
 
 use terrace_device::Device;
@@ -86,6 +87,22 @@ pub struct Traffic {
     pub write_groups: u64,
     /// Requests of these.
     pub writes: u64,
+}
+
+impl Sub for Traffic {
+    type Output = Traffic;
+
+    /// What came between two observations, the later one on the left.
+    fn sub(self, earlier: Traffic) -> Traffic {
+        Traffic {
+            wanted: self.wanted - earlier.wanted,
+            hits: self.hits - earlier.hits,
+            read_groups: self.read_groups - earlier.read_groups,
+            reads: self.reads - earlier.reads,
+            write_groups: self.write_groups - earlier.write_groups,
+            writes: self.writes - earlier.writes,
+        }
+    }
 }
 
 /// Consecutive pages.

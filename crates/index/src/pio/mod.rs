@@ -16,6 +16,7 @@
 //!   the log is the crate's journal, on a device of its own.
 //! - Not for: writes that must be seen on the device at once; see `flush`.
 
+pub mod cost;
 mod leaf;
 mod queue;
 mod update;
