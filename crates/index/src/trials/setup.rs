@@ -1,5 +1,6 @@
 //! A structure with its parameters, loaded on a modelled drive.
 
+use std::fmt;
 use std::sync::Arc;
 
 use terrace_device::model::{Preset, SimDevice};
@@ -12,7 +13,7 @@ use crate::load::TreeLayout;
 use crate::page::PageNo;
 use crate::{
     BTree, BTreeOptions, Bftl, BftlOptions, Devices, Error, FdLayout, FdOptions, FdTree, Index,
-    Kind, PioOptions, PioTree, Room,
+    Keep, Kind, PioOptions, PioTree, Room,
 };
 
 /// Distance of loaded keys; the keys between are inserted.
@@ -172,6 +173,41 @@ impl Setup {
             Setup::Fd(_) => (1, 1.0),
         };
         (self.kind(), self.page_bytes(), segments, fill.to_bits(), end)
+    }
+}
+
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept = |keep: Keep| if keep == Keep::Lru { "leaves kept" } else { "leaves not kept" };
+        match self {
+            Setup::BTree(options) => {
+                write!(
+                    f,
+                    "nodes of {} bytes, {}",
+                    options.room.page_bytes,
+                    kept(options.keep_leaves)
+                )
+            }
+            Setup::Pio(options) => write!(
+                f,
+                "leaves of {} pages, queue of {} pages, {}",
+                options.segments,
+                options.queue_pages,
+                kept(options.keep_leaves)
+            ),
+            Setup::Fd(options) => write!(
+                f,
+                "head of {} pages, ratio {}, {}",
+                options.head_pages,
+                options.ratio,
+                kept(options.keep_leaves)
+            ),
+            Setup::Bftl(options) => write!(
+                f,
+                "buffer of {} units, lists of {} pages",
+                options.buffer_units, options.list_max
+            ),
+        }
     }
 }
 

@@ -67,6 +67,14 @@ pub struct Measured {
     pub memory: Memory,
 }
 
+impl Measured {
+    /// Time of an operation in ns, its share of the flush included.
+    #[must_use]
+    pub fn op_ns(&self) -> f64 {
+        self.elapsed.0 as f64 / self.ops.max(1) as f64
+    }
+}
+
 /// Runs `workload` on a structure that has just been loaded.
 ///
 /// # Errors
