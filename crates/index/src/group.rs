@@ -1,11 +1,9 @@
-//! psync I/O: a group of requests goes to the device together, and its answers come together.
-//!
-//! The next group is submitted after the last answer, by one task, without completion handlers.
-//! All submission is here, so that the borrow of every buffer provably outlives its ticket.
+//! psync I/O of whole pages: a group of requests goes to the device together, and its answers come
+//! together.
 
 use std::io;
 
-use terrace_device::{Device, IoBuf, Op, Request, persist};
+use terrace_device::{Device, PsyncRead, PsyncWrite, psync_read, psync_write};
 
 use crate::page::Page;
 
@@ -16,38 +14,46 @@ pub(crate) type WriteRun<'a> = (u64, Vec<&'a Page>);
 
 /// Reads all runs together.
 pub(crate) fn read(device: &dyn Device, runs: &mut [ReadRun]) -> io::Result<()> {
-    let bufs: Vec<Vec<IoBuf>> = runs
-        .iter_mut()
-        .map(|(_, pages)| pages.iter_mut().map(|page| IoBuf::from_mut(page.bytes_mut())).collect())
-        .collect();
-    let offsets: Vec<u64> = runs.iter().map(|(offset, _)| *offset).collect();
-    run(device, Op::Read, &offsets, &bufs)
+    let len = |run: &ReadRun| run.1.iter().map(|page| page.bytes().len()).sum::<usize>();
+    let mut longer: Vec<Vec<u8>> =
+        runs.iter().filter(|run| run.1.len() > 1).map(|run| vec![0; len(run)]).collect();
+    let mut group = Vec::with_capacity(runs.len());
+    let mut buffers = longer.iter_mut();
+    for (offset, pages) in runs.iter_mut() {
+        let bytes = match &mut pages[..] {
+            [page] => page.bytes_mut(),
+            _ => buffers.next().expect("a buffer for each longer run"),
+        };
+        group.push(PsyncRead { offset: *offset, bytes });
+    }
+    psync_read(device, &mut group).map_err(|failure| failure.source)?;
+    let mut buffers = longer.iter();
+    for (_, pages) in runs.iter_mut().filter(|run| run.1.len() > 1) {
+        let mut rest = &buffers.next().expect("a buffer for each longer run")[..];
+        for page in pages {
+            let (bytes, after) = rest.split_at(page.bytes().len());
+            page.bytes_mut().copy_from_slice(bytes);
+            rest = after;
+        }
+    }
+    Ok(())
 }
 
 /// Writes all runs together.
 pub(crate) fn write(device: &dyn Device, runs: &[WriteRun<'_>]) -> io::Result<()> {
-    let bufs: Vec<Vec<IoBuf>> = runs
+    let gathered: Vec<Vec<u8>> = runs
         .iter()
-        .map(|(_, pages)| pages.iter().map(|page| IoBuf::from_ref(page.bytes())).collect())
+        .filter(|run| run.1.len() > 1)
+        .map(|run| run.1.iter().flat_map(|page| page.bytes()).copied().collect())
         .collect();
-    let offsets: Vec<u64> = runs.iter().map(|(offset, _)| *offset).collect();
-    run(device, Op::Write, &offsets, &bufs)
-}
-
-/// The callers borrow every buffer, exclusively if it is read into, until this returns.
-fn run(device: &dyn Device, op: Op, offsets: &[u64], bufs: &[Vec<IoBuf>]) -> io::Result<()> {
-    if offsets.is_empty() {
-        return Ok(());
+    let mut buffers = gathered.iter();
+    let mut group = Vec::with_capacity(runs.len());
+    for (offset, pages) in runs {
+        let bytes = match &pages[..] {
+            [page] => page.bytes(),
+            _ => buffers.next().expect("a buffer for each longer run"),
+        };
+        group.push(PsyncWrite { offset: *offset, bytes });
     }
-    let requests: Vec<Request<'_>> = offsets
-        .iter()
-        .zip(bufs)
-        .map(|(offset, bufs)| Request { op, offset: *offset, bufs, owner: None })
-        .collect();
-    // SAFETY: the callers borrow every buffer until this function returns, and the ticket is waited
-    // for, or dropped by unwinding, before that.
-    let ticket = unsafe { device.submit(&requests) };
-    let waited = device.wait(ticket);
-    // SAFETY: as above.
-    unsafe { persist(device, &requests, waited) }.map_err(|failure| failure.source)
+    psync_write(device, &group).map_err(|failure| failure.source)
 }

@@ -15,6 +15,8 @@
 //! One task uses an index at a time. Structures allocate behind what they have, and never shrink
 //! their device.
 
+#![forbid(unsafe_code)]
+
 mod index;
 
 mod entry;

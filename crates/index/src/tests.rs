@@ -435,3 +435,56 @@ fn a_device_without_an_index_is_refused() {
         assert!(matches!(error, Some(Error::NotAnIndex)), "{name}: {error:?}");
     }
 }
+
+#[test]
+fn an_index_of_another_structure_is_refused() {
+    for (name, make) in STRUCTURES {
+        let world = Virtual::new(VirtualConfig::default());
+        let devices = memory_devices(&world);
+        let entries: Vec<(Key, Pointer)> = vec![(1, 1), (7, 2)];
+        let load = || make(devices.clone(), Start::Load(Arc::new(entries))).map(|_| ());
+        world.run(load).expect("no cut").expect("no faults");
+        for (other, open) in STRUCTURES {
+            let opened = world.run(|| open(devices.clone(), Start::Open).err()).expect("no cut");
+            match opened.map(|error| error.to_string()) {
+                None => assert_eq!(name[..2], other[..2], "{name} is no {other}"),
+                Some(line) => {
+                    assert_ne!(name[..2], other[..2], "{name}: {line}");
+                    assert!(line.ends_with(": open it as that"), "{name} as {other}: {line}");
+                    assert!(!line.contains('\n'), "one line: {line}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_below_pio_max_times_height_is_refused() {
+    let world = Virtual::new(VirtualConfig::default());
+    let devices = memory_devices(&world);
+    let entries: Vec<(Key, Pointer)> = (0..10_000).map(|key| (key, key)).collect();
+    let options = PioOptions { room: Room { search_pages: 11, ..room() }, ..pio_options(1) };
+    let error = world.run(|| pio_of(devices, Start::Load(Arc::new(entries)), options).err());
+    let line = error.expect("no cut").expect("it is refused").to_string();
+    let wanted = "11 pages for a search are fewer than PioMax times height, 4 times 3: give it \
+                  more, or lower PioMax";
+    assert_eq!(line, wanted);
+}
+
+#[test]
+fn a_device_without_room_is_told() {
+    let world = Virtual::new(VirtualConfig::default());
+    let device = |bytes| {
+        let store = Store::new(bytes, KeepBytes::Plain);
+        // An array has a geometry, so it does not grow.
+        let spec = Preset::Sigmod2011Hdd.spec();
+        SimDevice::new(spec, world.world(), store) as Arc<dyn Device>
+    };
+    let devices = Devices { pages: device(64 << 10), journal: None };
+    for (name, make) in STRUCTURES {
+        let entries: Vec<(Key, Pointer)> = (0..20_000).map(|key| (key, key)).collect();
+        let load = || make(devices.clone(), Start::Load(Arc::new(entries))).err();
+        let error = world.run(load).expect("no cut");
+        assert!(matches!(error, Some(Error::Full { .. })), "{name}: {error:?}");
+    }
+}

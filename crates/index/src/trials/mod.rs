@@ -14,6 +14,9 @@ mod setup;
 mod tuning;
 mod workload;
 
+#[cfg(test)]
+mod tests;
+
 pub use self::drives::Drive;
 pub use self::setup::{Loaded, Scale, Setup};
 pub use self::tuning::{Tuned, tune};
