@@ -251,6 +251,26 @@ pub trait Device: Send + Sync {
         ticket.wait()
     }
 
+    /// Submits a batch and waits for all of it, as [`psync`](crate::psync_read) has it. A file with
+    /// io_uring does so in one system call, which no other task of the thread interrupts.
+    ///
+    /// # Errors
+    ///
+    /// The first request of the batch that failed.
+    ///
+    /// # Panics
+    ///
+    /// As `submit`.
+    ///
+    /// # Safety
+    ///
+    /// As `submit`, until this returns.
+    unsafe fn psync(&self, requests: &[Request<'_>]) -> Result<(), IoFailure> {
+        // SAFETY: the caller's promise; the ticket is waited for.
+        let ticket = unsafe { self.submit(requests) };
+        self.wait(ticket)
+    }
+
     /// Whether `wait` would return at once.
     fn is_done(&self, ticket: &Ticket) -> bool {
         ticket.is_done()

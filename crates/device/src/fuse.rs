@@ -103,6 +103,17 @@ impl Device for Fuse {
         })
     }
 
+    unsafe fn psync(&self, requests: &[Request<'_>]) -> Result<(), IoFailure> {
+        if requests.iter().any(|request| self.refuses(request.op.operation())) {
+            // SAFETY: the caller's promise; nothing is passed on.
+            let refused = unsafe { self.submit(requests) };
+            return refused.wait();
+        }
+        // SAFETY: the caller promises of the buffers what the device below asks.
+        let done = unsafe { self.below.psync(requests) };
+        done.inspect_err(|failure| self.look_at(&failure.source))
+    }
+
     fn sync(&self) -> io::Result<()> {
         match self.refuses(Operation::Sync) {
             true => Err(self.refusal(Operation::Sync, None)),

@@ -3,6 +3,7 @@
 //! The code above cannot tell them apart. Modules in reading order:
 //!
 //! - `device`: the `Device` trait, requests, and the blocking helpers `read` and `write`.
+//! - `psync`: a group of requests submitted together, its results taken together.
 //! - `completion`: how a device reports the end of a batch to the task that waits.
 //! - `time_limit`: how long a device may be silent.
 //! - `contents`: whether a file or block device is blank, and what it holds if not.
@@ -12,23 +13,27 @@
 //! - `fuse`: a device that is given up when it does not answer.
 //! - `file`: files and block devices.
 //! - `overlay`: copy on write over another device, for callers that must not change it, or not yet.
-//! - `slab` and `store`: the bytes of modelled devices, shared by content.
+//! - `slab`, `difference` and `store`: the bytes of modelled devices, shared by content or computed.
 //! - `disk`: a rotating disk as a function of time.
 //! - `nand`: a flash drive as a function of time.
 //! - `model`: modelled devices, their presets, and their faults.
+//! - `inside`: the domains of a drive, from timing alone.
 
 mod completion;
 pub mod contents;
 mod device;
+mod difference;
 pub mod disk;
 mod failure;
 mod fault;
 mod file;
 mod fuse;
+pub mod inside;
 pub mod model;
 pub mod nand;
 mod overlay;
 mod patience;
+mod psync;
 mod slab;
 mod store;
 mod time_limit;
@@ -47,5 +52,6 @@ pub use file::{
 pub use fuse::Fuse;
 pub use overlay::{OnLoss, Overlay, OverlayMemory, Withheld, Withholding};
 pub use patience::persist;
+pub use psync::{PSYNC_GROUP_MAX, PsyncRead, PsyncWrite, psync_read, psync_write};
 pub use slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
-pub use store::{Dropped, Keep, Store};
+pub use store::{Computed, Dropped, Keep, Store};

@@ -12,16 +12,19 @@
 //! - T2: writing to a store never changes what another store reads, its clones included.
 //! - Sector ranges may be written and read; whole pages are the fast way.
 //!
-//! Three ways to keep bytes: shared by content in a slab (databases and flash), plain (a log, whose
-//! pages are never equal), and timed only (a log that is written in a benchmark, never restarted
+//! Four ways to keep bytes: shared by content in a slab (databases and flash), plain (a log, whose
+//! pages are never equal), timed only (a log that is written in a benchmark, never restarted
 //! from): it keeps the first pages, where a header stands, and the most recently written ones, and
-//! answers others with an error.
+//! answers others with an error. And computed (an index that is too large to be stored): a page
+//! that was not written is made when it is read, and one that was is kept as its difference; there
+//! "zeroes" in T1 and in the picture is what is computed.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::SECTOR_SIZE;
+use crate::difference::Difference;
 use crate::slab::{IMAGE_SIZE, Image, ImageBytes, Slab};
 
 /// Pages in a chunk.
@@ -45,6 +48,15 @@ pub enum Keep {
         /// Pages to keep.
         pages: usize,
     },
+    /// What each page differs in from the one that is computed.
+    Difference(Arc<dyn Computed>),
+}
+
+/// What a store holds where nothing was written.
+pub trait Computed: Send + Sync {
+    /// Fills `bytes` with those of page `page`, which is always the same: of `IMAGE_SIZE` bytes from
+    /// `page * IMAGE_SIZE` on. `bytes` are zeroes before.
+    fn page(&self, page: u64, bytes: &mut ImageBytes);
 }
 
 /// The page was written, and a store that keeps recent pages only has dropped it since.
@@ -61,8 +73,10 @@ impl std::error::Error for Dropped {}
 
 #[derive(Clone)]
 enum Kept {
+    /// Or, in a store whose pages are computed, that page.
     Zeroes,
     Image(Arc<Image>),
+    Difference(Arc<Difference>),
     Dropped,
 }
 
@@ -179,8 +193,12 @@ impl Store {
             let run = rest.len().min(IMAGE_SIZE - within);
             let (head, tail) = rest.split_at_mut(run);
             match self.kept(at / IMAGE_SIZE as u64) {
+                _ if let Some(made) = self.made(at / IMAGE_SIZE as u64) => {
+                    head.copy_from_slice(&made[within..within + run]);
+                }
                 Kept::Zeroes => head.fill(0),
                 Kept::Image(image) => head.copy_from_slice(&image.bytes()[within..within + run]),
+                Kept::Difference(_) => unreachable!("of a store whose pages are computed"),
                 Kept::Dropped => return Err(Dropped),
             }
             at += run as u64;
@@ -271,6 +289,7 @@ impl Store {
     pub(crate) fn page_image(&self, page: u64) -> Option<Arc<Image>> {
         match self.kept(page) {
             Kept::Image(image) => Some(Arc::clone(image)),
+            Kept::Difference(_) => self.made(page).map(|made| Image::unshared(*made)),
             Kept::Zeroes | Kept::Dropped => None,
         }
     }
@@ -288,13 +307,52 @@ impl Store {
     fn image(&self, bytes: &ImageBytes) -> Option<Arc<Image>> {
         match &self.keep {
             Keep::Shared(slab) => slab.intern(bytes),
-            Keep::Plain | Keep::Recent { .. } => Some(Image::unshared(*bytes)),
+            Keep::Plain | Keep::Recent { .. } | Keep::Difference(_) => {
+                Some(Image::unshared(*bytes))
+            }
         }
     }
 
     fn set(&mut self, page: u64, image: Option<Arc<Image>>) {
         self.note_recent(page);
-        *self.slot(page) = Kept::of(image);
+        let kept = match (&self.keep, image) {
+            (Keep::Difference(computed), Some(image)) => {
+                let difference = Difference::of(&made(&**computed, page), image.bytes());
+                difference.map_or(Kept::Zeroes, |it| Kept::Difference(Arc::new(it)))
+            }
+            (_, image) => Kept::of(image),
+        };
+        *self.slot(page) = kept;
+    }
+
+    /// A page of a store whose pages are computed.
+    fn made(&self, page: u64) -> Option<Box<ImageBytes>> {
+        let Keep::Difference(computed) = &self.keep else { return None };
+        let old = made(&**computed, page);
+        let Kept::Difference(difference) = self.kept(page) else { return Some(old) };
+        let mut whole = Box::new([0; IMAGE_SIZE]);
+        difference.page(&old, &mut whole);
+        Some(whole)
+    }
+
+    /// A store in which nothing was written, for pages of this one.
+    pub(crate) fn blank(&self) -> Store {
+        let keep = match &self.keep {
+            Keep::Difference(computed) => Keep::Difference(Arc::clone(computed)),
+            Keep::Shared(_) | Keep::Plain | Keep::Recent { .. } => Keep::Plain,
+        };
+        Store::new(self.len, keep)
+    }
+
+    /// Memory that the differences of a store with computed pages take, in bytes.
+    #[must_use]
+    pub fn difference_bytes(&self) -> u64 {
+        let pages = self.chunks.iter().flatten().flat_map(|chunk| chunk.iter());
+        let bytes = pages.map(|kept| match kept {
+            Kept::Difference(difference) => difference.bytes() as u64,
+            _ => 0,
+        });
+        bytes.sum()
     }
 
     fn slot(&mut self, page: u64) -> &mut Kept {
@@ -311,8 +369,9 @@ impl Store {
             return;
         }
         let mut whole = match self.kept(page) {
+            _ if let Some(made) = self.made(page) => *made,
             Kept::Image(image) => *image.bytes(),
-            Kept::Zeroes | Kept::Dropped => [0; IMAGE_SIZE],
+            Kept::Zeroes | Kept::Difference(_) | Kept::Dropped => [0; IMAGE_SIZE],
         };
         whole[within..within + bytes.len()].copy_from_slice(bytes);
         let image = self.image(&whole);
@@ -336,6 +395,12 @@ impl Store {
             *self.slot(oldest) = Kept::Dropped;
         }
     }
+}
+
+fn made(computed: &dyn Computed, page: u64) -> Box<ImageBytes> {
+    let mut bytes = Box::new([0; IMAGE_SIZE]);
+    computed.page(page, &mut bytes);
+    bytes
 }
 
 fn sector_of(image: Option<&Image>, sector: usize) -> [u8; SECTOR_SIZE] {
@@ -389,6 +454,54 @@ mod tests {
             pairs.iter().for_each(|(store, model)| agrees(store, model, seed));
         }
         assert_eq!(slab.images(), 0, "all images went with their stores");
+    }
+
+    /// Pages of their numbers, in runs as an index has them.
+    struct Numbered;
+
+    impl Computed for Numbered {
+        fn page(&self, page: u64, bytes: &mut ImageBytes) {
+            let (words, _) = bytes.as_chunks_mut::<8>();
+            for (word, at) in words.iter_mut().zip(0u64..) {
+                *word = (page * 1_000 + at).to_le_bytes();
+            }
+        }
+    }
+
+    #[test]
+    fn computed_stores_and_their_clones_agree_with_plain_memory() {
+        for seed in 0..60 {
+            let mut prng = Prng::from_seed(seed);
+            let store = Store::new(LEN, Keep::Difference(Arc::new(Numbered)));
+            let mut model = vec![0; LEN as usize];
+            store.read(0, &mut model).expect("nothing is dropped");
+            let first = model.clone();
+            let mut pairs = vec![(store, model)];
+            for _ in 0..120 {
+                let at = prng.below(pairs.len() as u64) as usize;
+                if prng.chance(40) && pairs.len() < 4 {
+                    let copy = pairs[at].clone();
+                    pairs.push(copy);
+                }
+                let (store, model) = &mut pairs[at];
+                scribble(&mut prng, store, model);
+                if prng.chance(4) {
+                    let page = prng.below(40);
+                    let image = store.page_image(page);
+                    store.write(page * IMAGE_SIZE as u64, &[9; IMAGE_SIZE]);
+                    store.restore(page, image);
+                }
+            }
+            pairs.iter().for_each(|(store, model)| agrees(store, model, seed));
+            let (store, _) = &mut pairs[0];
+            assert!(store.difference_bytes() > 0);
+            store.write(0, &first);
+            agrees(store, &first, seed);
+            assert_eq!(store.blank().difference_bytes(), 0);
+            agrees(&store.blank(), &first, seed);
+            // All but the last page, which is not whole, is as computed again.
+            assert!(store.difference_bytes() < IMAGE_SIZE as u64);
+        }
     }
 
     #[test]

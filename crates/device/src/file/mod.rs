@@ -6,6 +6,7 @@
 //!   Method::Uring     ring of the executor       a read: ring of the thread, waited for at once
 //!                                                another request: positioned, at once
 //!                                                more: handed to an executor's ring
+//!                     a group (`psync`), on any thread: a ring of the device, one system call
 //!   Method::Positioned    at once, inside `submit`; nothing overlaps
 //! ```
 //!
@@ -33,6 +34,7 @@
 //! requests that are not multiples of its own.
 
 mod gauge;
+mod group;
 mod held;
 mod job;
 mod open;
@@ -57,13 +59,16 @@ pub use self::held::Holder;
 pub use self::open::{FileClaim, Room};
 pub use self::refused::{OpenError, Refusal};
 
+use self::group::{Ended, Group};
 use self::held::Unanswered;
 use self::job::Job;
 use self::ring::Ring;
 use self::shared::Shared;
-use self::transfer::Transfer;
+use self::transfer::{PIECES_MAX, Transfer};
 use crate::failure::Released;
-use crate::{Counters, Device, Op, Punched, Request, SECTOR_SIZE, Ticket};
+use crate::{
+    Counters, Device, IoFailure, Op, PSYNC_GROUP_MAX, Punched, Request, SECTOR_SIZE, Ticket,
+};
 
 /// How requests reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,6 +166,16 @@ impl FileDevice {
         }
     }
 
+    /// Whether a ring can take the group as one.
+    fn takes_group(&self, requests: &[Request<'_>]) -> bool {
+        self.0.method == Method::Uring
+            && !World::current().is_virtual()
+            && !self.0.is_forked()
+            && !self.0.released.load(Ordering::Acquire)
+            && requests.len() <= PSYNC_GROUP_MAX
+            && requests.iter().all(|request| request.bufs.len() <= PIECES_MAX)
+    }
+
     fn start(&self, transfer: Transfer) {
         if self.0.is_forked() {
             let what = "the process that opened it was forked: open it after the fork";
@@ -225,6 +240,29 @@ impl Device for FileDevice {
             transfers.for_each(|transfer| self.start(transfer));
         }
         ticket
+    }
+
+    unsafe fn psync(&self, requests: &[Request<'_>]) -> Result<(), IoFailure> {
+        let ring = if self.takes_group(requests) { self.0.groups.take() } else { None };
+        let Some(ring) = ring else {
+            // SAFETY: the caller's promise; the ticket is waited for.
+            let ticket = unsafe { self.submit(requests) };
+            return self.wait(ticket);
+        };
+        requests.iter().for_each(|request| request.validate(self.len()));
+        let first = &requests[0];
+        let range = Some((first.offset, first.len()));
+        let completion = self.0.completion(requests.len(), Job::of(first.op), range);
+        let ticket = completion.ticket();
+        self.0.gauge.start(requests.len());
+        let transfers = requests.iter().enumerate().map(|(index, request)| {
+            Transfer::new(&self.0, &completion, index, Job::of(request.op), request)
+        });
+        match Group::new(ring, transfers.collect()).run(|| completion.wait_for()) {
+            Ended::Answered(ring) => ring.into_iter().for_each(|it| self.0.groups.give_back(it)),
+            Ended::Late(group) => Arc::clone(&self.0.helpers).run(move || group.run_out()),
+        }
+        self.wait(ticket)
     }
 
     fn sync(&self) -> io::Result<()> {

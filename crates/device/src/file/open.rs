@@ -28,6 +28,7 @@ use rt::{LeafMutex, Nanos};
 use terrace_rt as rt;
 
 use super::gauge::Gauge;
+use super::group::Groups;
 use super::held::{Holder, identity};
 use super::refused::{OpenError, Refusal};
 use super::ring;
@@ -255,6 +256,7 @@ impl FileClaim {
             identity: identity(&found),
             unanswered: LeafMutex::new(None),
             syncs: Syncs::default(),
+            groups: Groups::default(),
             released: AtomicBool::new(false),
         }))
     }

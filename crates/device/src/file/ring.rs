@@ -243,8 +243,7 @@ impl Ring {
         let result = match span {
             None => self.uring.submit_and_wait(want),
             Some(span) => {
-                let seconds = Timespec::new().sec(span.0 / PER_SECOND);
-                let span = seconds.nsec((span.0 % PER_SECOND) as u32);
+                let span = timespec(span);
                 self.uring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&span))
             }
         };
@@ -392,7 +391,13 @@ impl Drop for Ring {
     }
 }
 
-fn entry(transfer: &Transfer) -> squeue::Entry {
+/// As the kernel takes it.
+pub(super) fn timespec(span: Nanos) -> Timespec {
+    Timespec::new().sec(span.0 / PER_SECOND).nsec((span.0 % PER_SECOND) as u32)
+}
+
+/// What the kernel is asked for `transfer`.
+pub(super) fn entry(transfer: &Transfer) -> squeue::Entry {
     let (fd, offset) = (Fd(transfer.fd()), transfer.offset());
     let pieces = transfer.pieces();
     let (at, count) = (pieces.as_ptr(), pieces.len() as u32);

@@ -13,6 +13,7 @@ use terrace_rt as rt;
 
 use super::Method;
 use super::gauge::Gauge;
+use super::group::Groups;
 use super::held::Unanswered;
 use super::job::Job;
 use super::syncs::Syncs;
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     /// It was closed with requests outstanding.
     pub(super) unanswered: LeafMutex<Option<Unanswered>>,
     pub(super) syncs: Syncs,
+    /// Idle rings for groups of requests.
+    pub(super) groups: Groups,
     /// Its lock was given up: it is not ours any more.
     pub(super) released: AtomicBool,
     pub(super) time_limit: Arc<TimeLimit>,

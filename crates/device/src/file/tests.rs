@@ -14,6 +14,7 @@ use terrace_rt as rt;
 use super::*;
 use crate::{IoBuf, MemoryOwner, read, write, write_shared};
 
+mod groups;
 mod refused_ring;
 mod silent;
 

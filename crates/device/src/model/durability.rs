@@ -11,7 +11,7 @@ use std::sync::Arc;
 use terrace_rt::Prng;
 
 use crate::slab::{IMAGE_SIZE, Image};
-use crate::store::{Keep, Piece, Store};
+use crate::store::{Piece, Store};
 
 /// What a power cut did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Uncovered {
             self.before.clear();
             return;
         }
-        let mut medium = Store::new(store.len(), Keep::Plain);
+        let mut medium = store.blank();
         for (page, image) in &self.before {
             medium.restore(*page, image.clone());
         }

@@ -1,6 +1,7 @@
 //! Modelled devices: they hold real bytes and say when each request would have finished.
 //!
 //! - `preset`: the devices by name, in one table with their sources.
+//! - `geometry`: those of them that have domains.
 //! - `spec`: a device in figures. `disk_server`, `measured`, `volume`: how a member serves.
 //! - `member`: one server of an array, its accounting, and how addresses are striped. `job`: what
 //!   it is asked to do.
@@ -11,6 +12,7 @@
 mod disk_server;
 mod durability;
 mod fault;
+mod geometry;
 mod job;
 mod mark;
 mod measured;

@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use terrace_rt::{Nanos, World};
 
+use super::geometry;
 use super::sim::SimDevice;
 use super::spec::{
     DiskSpec, Limits, MeasuredSpec, MeasuredTimes, MemberSpec, Scheduling, Spec, VolumeSpec,
 };
 use crate::disk::{Buffering, ReadAhead, WriteReporting};
-use crate::nand::{Content, NandSpec, Side};
+use crate::nand::{Content, NandSpec, Placement, Side};
 use crate::store::Store;
 
 macro_rules! presets {
@@ -102,6 +103,20 @@ presets! {
     DcNvme, "dc-nvme", flash(dc_nvme()),
         "a data-centre NVMe flash drive, worn in, whose buffer survives a power cut",
         "data sheet of the Samsung PM9A3; its flash: see the code";
+    IoDriveGeometry, "iodrive-geometry", flash(geometry::iodrive()),
+        "the SLC Fusion ioDrive by its inside: 160 domains, chunks striped over them",
+        "[S4] Table 1; its maker's 160 pipelines; its flash: see geometry.rs";
+    P300, "p300", flash(geometry::p300()),
+        "the 100 GB SLC Micron P300 by its inside: 64 domains, chunks striped over them",
+        "data sheet of the Micron P300 (rev. K), steady state; its flash: see geometry.rs";
+    SsdS, "ssd-s", flash(geometry::ssd_s()),
+        "the 32 GB SLC drive of Fan et al.: 20 domains, chunks of 4 KiB striped over them",
+        "Fan, Lai, Meng, \"Optimizing database operators by exploiting internal parallelism of \
+         solid state drives\" (IEEE Data Eng. Bull., June 2014), Table 1; data sheet of the Intel \
+         X25-E; its flash: see geometry.rs";
+    SsdM, "ssd-m", flash(geometry::ssd_m()),
+        "the 160 GB MLC drive of Fan et al.: 20 domains, chunks of 16 KiB striped over them",
+        "the same, Table 1; data sheet of the Intel X25-M; its flash: see geometry.rs";
     Ram, "ram", Spec::single(MemberSpec::Ram),
         "memory, which takes no time", "none: for tests";
 }
@@ -374,6 +389,7 @@ fn consumer_sata() -> NandSpec {
         half_duplex: true,
         queue_depth: 32,
         content: Content::Worn,
+        placement: Placement::Mapped,
     }
 }
 
@@ -400,6 +416,7 @@ fn dc_nvme() -> NandSpec {
         half_duplex: false,
         queue_depth: 1_024,
         content: Content::Worn,
+        placement: Placement::Mapped,
     }
 }
 

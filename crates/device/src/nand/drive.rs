@@ -14,7 +14,8 @@ use std::iter::Sum;
 
 use terrace_rt::{Nanos, Prng};
 
-use super::ftl::{Collected, Ftl, Program};
+use super::flash::Flash;
+use super::ftl::{Collected, Program};
 use super::spec::{Content, NandSpec, Side};
 use crate::Op;
 
@@ -128,7 +129,7 @@ struct Channel {
 pub(crate) struct NandDrive<T> {
     spec: NandSpec,
     erase: Nanos,
-    ftl: Ftl,
+    flash: Flash,
     host_units: u32,
     units_per_program: u32,
     events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
@@ -144,8 +145,8 @@ pub(crate) struct NandDrive<T> {
     link_free: [Nanos; 2],
     /// Writes whose data are here and do not fit in the buffer.
     arrived: VecDeque<u32>,
-    /// Units in the buffer that wait until they fill a program.
-    gathered: Vec<u32>,
+    /// Units in the buffer that wait until they fill a program of their domain.
+    gathered: Vec<Vec<u32>>,
     buffered: u64,
     /// How often a unit is in the buffer.
     in_buffer: Vec<u16>,
@@ -161,26 +162,25 @@ pub(crate) struct NandDrive<T> {
 impl<T: Copy> NandDrive<T> {
     /// An idle drive of `bytes`.
     pub(crate) fn new(spec: &NandSpec, bytes: u64) -> NandDrive<T> {
-        let layout = spec.layout(bytes);
-        let mut ftl = Ftl::new(layout);
+        let mut flash = Flash::new(spec, bytes);
         if spec.content == Content::Worn {
-            ftl.wear_in(WEAR_IN_ROUNDS, &mut Prng::from_seed(0));
+            flash.wear_in(WEAR_IN_ROUNDS, &mut Prng::from_seed(0));
         }
-        NandDrive::with(spec, ftl, layout.pages_per_block)
+        NandDrive::with(spec, flash)
     }
 
     /// The same drive after its power was off: idle, its flash as it is.
     pub(crate) fn restarted(&self) -> NandDrive<T> {
-        NandDrive::with(&self.spec, self.ftl.clone(), self.ftl.layout().pages_per_block)
+        NandDrive::with(&self.spec, self.flash.clone())
     }
 
-    fn with(spec: &NandSpec, ftl: Ftl, pages_per_block: u32) -> NandDrive<T> {
-        let layout = *ftl.layout();
+    fn with(spec: &NandSpec, flash: Flash) -> NandDrive<T> {
+        let layout = *flash.layout();
+        let (host_units, map_units) = (flash.host_units(), flash.map_units());
         NandDrive {
             spec: spec.clone(),
-            erase: spec.erase_time(pages_per_block),
-            ftl,
-            host_units: layout.host_units,
+            erase: spec.erase_time(layout.pages_per_block),
+            host_units,
             units_per_program: layout.units_per_program,
             events: BinaryHeap::new(),
             sequence: 0,
@@ -192,21 +192,22 @@ impl<T: Copy> NandDrive<T> {
             controller_free: Nanos::ZERO,
             link_free: [Nanos::ZERO; 2],
             arrived: VecDeque::new(),
-            gathered: Vec::new(),
+            gathered: vec![Vec::new(); flash.domains()],
             buffered: 0,
-            in_buffer: vec![0; layout.host_units as usize],
+            in_buffer: vec![0; host_units as usize],
             programs: 0,
             map_dirty: Vec::new(),
-            is_map_dirty: vec![false; layout.map_units as usize],
-            dies: (0..layout.dies).map(|_| Die::default()).collect(),
+            is_map_dirty: vec![false; map_units as usize],
+            dies: (0..spec.dies()).map(|_| Die::default()).collect(),
             channels: (0..spec.channels).map(|_| Channel::default()).collect(),
+            flash,
         }
     }
 
     /// What was written so far.
     pub(crate) fn wear(&self) -> Wear {
-        let (units, unit) = (self.ftl.programmed(), u64::from(self.spec.unit_bytes));
-        let blocks = u64::from(self.ftl.layout().dies * self.spec.planes);
+        let (units, unit) = (self.flash.programmed(), u64::from(self.spec.unit_bytes));
+        let blocks = u64::from(self.flash.layout().dies * self.spec.planes);
         Wear {
             host_bytes: units.host * unit,
             map_bytes: units.map * unit,
@@ -222,7 +223,7 @@ impl<T: Copy> NandDrive<T> {
         let (first, end) = (offset.div_ceil(unit), (offset + len) / unit);
         for unit in first..end.min(u64::from(self.host_units)) {
             if self.in_buffer[unit as usize] == 0 {
-                self.ftl.trim(unit as u32);
+                self.flash.trim(unit as u32);
             }
         }
     }
@@ -258,16 +259,16 @@ impl<T: Copy> NandDrive<T> {
     pub(crate) fn flushed_at(&mut self, now: Nanos) -> Nanos {
         let nobody = |_: Nanos, _: T| unreachable!("a flush overtook commands");
         self.run(now, nobody);
-        self.program_gathered(self.clock);
+        (0..self.flash.domains()).for_each(|domain| self.program_gathered(self.clock, domain));
         self.finish_programs();
         let mut dirty = std::mem::take(&mut self.map_dirty);
         dirty.sort_unstable();
-        for units in dirty.chunks(self.units_per_program as usize) {
+        for (domain, units) in self.programs_of(dirty) {
             units.iter().for_each(|unit| {
                 self.is_map_dirty[(*unit - self.host_units) as usize] = false;
             });
-            let program = self.ftl.write(units);
-            self.issue(self.clock, program, Kind::Map);
+            let program = self.flash.write(domain, &units);
+            self.issue(self.clock, (domain, program), Kind::Map);
         }
         self.finish_programs();
         self.clock
@@ -365,7 +366,7 @@ impl<T: Copy> NandDrive<T> {
             if self.in_buffer[unit as usize] > 0 {
                 continue;
             }
-            let Some(place) = self.ftl.find(unit) else { continue };
+            let Some(place) = self.flash.find(unit) else { continue };
             match reads.last_mut() {
                 Some((last, units)) if *last == place => *units += 1,
                 _ => reads.push((place, 1)),
@@ -384,12 +385,31 @@ impl<T: Copy> NandDrive<T> {
 
     fn write_through(&mut self, now: Nanos, number: u32) {
         let Command { first, units, .. } = *self.command(number);
-        let all: Vec<u32> = (first..first + units).collect();
-        self.command(number).left = units.div_ceil(self.units_per_program);
-        for units in all.chunks(self.units_per_program as usize) {
+        let programs = self.programs_of((first..first + units).collect());
+        self.command(number).left = programs.len() as u32;
+        for (domain, units) in programs {
             units.iter().for_each(|unit| self.enter_buffer(*unit));
-            self.program_host(now, units.to_vec(), Some(number));
+            self.program_host(now, domain, units, Some(number));
         }
+    }
+
+    /// The programs that take `units`, each with its domain: in order as far as a domain allows.
+    fn programs_of(&self, units: Vec<u32>) -> Vec<(usize, Vec<u32>)> {
+        let at_once = self.units_per_program as usize;
+        let mut programs: Vec<(usize, Vec<u32>)> = Vec::new();
+        let mut open: Vec<Option<usize>> = vec![None; self.flash.domains()];
+        for unit in units {
+            let domain = self.flash.domain(unit);
+            let at = *open[domain].get_or_insert_with(|| {
+                programs.push((domain, Vec::new()));
+                programs.len() - 1
+            });
+            programs[at].1.push(unit);
+            if programs[at].1.len() == at_once {
+                open[domain] = None;
+            }
+        }
+        programs
     }
 
     /// Takes units of the writes that have arrived, as far as there is room.
@@ -401,9 +421,10 @@ impl<T: Copy> NandDrive<T> {
                 let unit = command.first + command.units - command.left;
                 command.left -= 1;
                 self.enter_buffer(unit);
-                self.gathered.push(unit);
-                if self.gathered.len() == self.units_per_program as usize {
-                    self.program_gathered(now);
+                let domain = self.flash.domain(unit);
+                self.gathered[domain].push(unit);
+                if self.gathered[domain].len() == self.units_per_program as usize {
+                    self.program_gathered(now, domain);
                 }
             }
             if self.command(number).left > 0 {
@@ -420,29 +441,29 @@ impl<T: Copy> NandDrive<T> {
         self.in_buffer[unit as usize] += 1;
     }
 
-    fn program_gathered(&mut self, now: Nanos) {
-        let units = std::mem::take(&mut self.gathered);
+    fn program_gathered(&mut self, now: Nanos, domain: usize) {
+        let units = std::mem::take(&mut self.gathered[domain]);
         if !units.is_empty() {
-            self.program_host(now, units, None);
+            self.program_host(now, domain, units, None);
         }
     }
 
-    fn program_host(&mut self, now: Nanos, units: Vec<u32>, command: Option<u32>) {
+    fn program_host(&mut self, now: Nanos, domain: usize, units: Vec<u32>, command: Option<u32>) {
         for unit in &units {
             let of_map = unit / self.spec.units_per_map_unit();
             if !std::mem::replace(&mut self.is_map_dirty[of_map as usize], true) {
                 self.map_dirty.push(self.host_units + of_map);
             }
         }
-        let program = self.ftl.write(&units);
-        self.issue(now, program, Kind::Host { units, command });
+        let program = self.flash.write(domain, &units);
+        self.issue(now, (domain, program), Kind::Host { units, command });
     }
 
     /// Queues a program of the host or the map, and the garbage collection that it calls for.
-    fn issue(&mut self, now: Nanos, program: Program, kind: Kind) {
+    fn issue(&mut self, now: Nanos, (domain, program): (usize, Program), kind: Kind) {
         self.programs += 1;
         self.queue(now, program.die, Work::Program { kind, units: program.units });
-        while let Some(collected) = self.ftl.collect() {
+        while let Some(collected) = self.flash.collect(domain) {
             match collected {
                 Collected::Moved { reads, program } => {
                     for read in reads {
@@ -453,7 +474,8 @@ impl<T: Copy> NandDrive<T> {
                     self.queue(now, program.die, work);
                 }
                 Collected::Erased => {
-                    (0..self.dies.len() as u32).for_each(|die| self.queue(now, die, Work::Erase));
+                    let dies = self.flash.dies(domain);
+                    dies.for_each(|die| self.queue(now, die, Work::Erase));
                 }
             }
         }

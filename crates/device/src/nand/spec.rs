@@ -12,6 +12,18 @@ pub enum Content {
     Worn,
 }
 
+/// Which die holds a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Any: one map of all dies says which, and each write may change it.
+    Mapped,
+    /// Static: chunk c is on die c modulo their number, each of which is a domain and maps its own.
+    Striped {
+        /// Bytes of a chunk, whole units.
+        chunk_bytes: u32,
+    },
+}
+
 /// What one direction of the host's side costs.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
@@ -60,6 +72,8 @@ pub struct NandSpec {
     pub queue_depth: usize,
     /// What it holds at the start.
     pub content: Content,
+    /// Which die holds what.
+    pub placement: Placement,
 }
 
 /// Blocks side by side on all dies, of which a small drive is given at least this many: garbage
@@ -97,18 +111,44 @@ impl NandSpec {
         self.unit_bytes / MAP_ENTRY_BYTES
     }
 
-    /// The layout for `bytes`. Blocks shrink with the drive, down to four pages, so that there are
-    /// enough of them; all dies stay.
+    /// How many domains it has and the bytes of a chunk, if places are static: chunk c of the host's
+    /// bytes is in domain c modulo their number.
+    #[must_use]
+    pub fn domains(&self) -> Option<(u32, u64)> {
+        match self.placement {
+            Placement::Mapped => None,
+            Placement::Striped { chunk_bytes } => Some((self.dies(), u64::from(chunk_bytes))),
+        }
+    }
+
+    pub(super) fn dies(&self) -> u32 {
+        self.channels * self.dies_per_channel
+    }
+
+    /// The layout of all dies for `bytes`.
+    ///
+    /// # Panics
+    ///
+    /// As `layout_of`.
+    pub(super) fn layout(&self, bytes: u64) -> NandLayout {
+        self.layout_of(self.dies(), bytes)
+    }
+
+    /// The layout of `dies` dies for `bytes`. Blocks shrink with the drive, down to four pages, so
+    /// that there are enough of them; all dies stay.
     ///
     /// # Panics
     ///
     /// If the figures make no sense, or for more than 2^31 units.
-    pub(super) fn layout(&self, bytes: u64) -> NandLayout {
+    pub(super) fn layout_of(&self, dies: u32, bytes: u64) -> NandLayout {
         assert!(self.page_bytes.is_multiple_of(self.unit_bytes), "pages hold whole units");
         assert!(self.queue_depth > 0, "a drive that accepts no command");
         let spare = self.over_provisioning;
         assert!(spare > 0.0 && spare < 1.0, "over-provisioning of {spare}");
-        let dies = self.channels * self.dies_per_channel;
+        if let Placement::Striped { chunk_bytes } = self.placement {
+            assert!(chunk_bytes > 0, "chunks without bytes");
+            assert!(chunk_bytes.is_multiple_of(self.unit_bytes), "chunks hold whole units");
+        }
         let units_per_program = self.planes * self.page_bytes / self.unit_bytes;
         let host_units = bytes.div_ceil(u64::from(self.unit_bytes));
         let map_units = host_units.div_ceil(u64::from(self.units_per_map_unit()));

@@ -32,6 +32,7 @@ pub(super) fn of(file: File) -> FileDevice {
         identity: (0, 0),
         unanswered: LeafMutex::new(None),
         syncs: Syncs::default(),
+        groups: group::Groups::default(),
         released: AtomicBool::new(false),
         time_limit: TimeLimit::new(String::from("a pipe")),
     })
