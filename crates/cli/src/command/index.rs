@@ -3,6 +3,7 @@
 use super::Shown;
 use clap::Args;
 use std::path::PathBuf;
+use terrace_device::model::UnknownPreset;
 use terrace_index::trials::Drive;
 
 #[derive(Args)]
@@ -14,7 +15,7 @@ pub struct IndexBench {
     pub report: Option<PathBuf>,
     /// Modelled drives to run on, by name
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = drive,
-          default_value = "p300-rates,vldb2010-card,dc-nvme")]
+          default_value = "iodrive-geometry,p300,dc-nvme")]
     pub drives: Vec<Drive>,
     /// Part of the papers' sizes: one in N of 10^9 entries, 16 MB of memory, and operations
     #[arg(long, value_name = "N", default_value_t = 100,
@@ -32,7 +33,5 @@ pub struct IndexBench {
 }
 
 fn drive(name: &str) -> Result<Drive, String> {
-    name.parse().map_err(|_| {
-        format!("no drive {name:?}; known are {}", Drive::names().collect::<Vec<_>>().join(", "))
-    })
+    name.parse().map_err(|error: UnknownPreset| error.to_string())
 }

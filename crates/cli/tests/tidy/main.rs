@@ -43,8 +43,9 @@ const LAYERS: [(&str, &[&str]); 15] = [
 ];
 
 /// Crates that can do without `unsafe`, and forbid it.
-const SAFE_CRATES: [&str; 10] =
-    ["derive", "page", "policy", "tier", "index", "restart", "trace", "replay", "engine", "workload"];
+const SAFE_CRATES: [&str; 10] = [
+    "derive", "page", "policy", "tier", "index", "restart", "trace", "replay", "engine", "workload",
+];
 
 /// The files that need `unsafe`: the task switch, the rings, the frames. A trailing `/` is a
 /// folder.

@@ -203,7 +203,7 @@ impl Builder {
             let is_first = self.count == 0;
             let key = if is_first { 0 } else { item.key() };
             fence = Some(Item::Fence(key, self.current()));
-            // R2. The first entry of a level with fences is one, of key 0.
+            // run.R2. The first entry of a level with fences is one, of key 0.
             if self.has_fences
                 && let (Item::Op(op), Some(no)) = (item, self.last_fence)
             {

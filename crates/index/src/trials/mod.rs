@@ -18,6 +18,6 @@ mod workload;
 mod tests;
 
 pub use self::drives::Drive;
-pub use self::setup::{Loaded, Scale, Setup};
+pub use self::setup::{KEPT_ENTRIES_MAX, Loaded, Scale, Setup};
 pub use self::tuning::{Tuned, tune};
 pub use self::workload::{Measured, Workload, measure};

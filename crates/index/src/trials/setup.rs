@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use terrace_device::model::{Preset, SimDevice};
-use terrace_device::{Keep as KeepBytes, Store};
+use terrace_device::{Computed, IMAGE_SIZE, Keep as KeepBytes, Store};
 use terrace_rt::{Virtual, VirtualConfig};
 
 use super::drives::Drive;
 use crate::entry::Spaced;
 use crate::load::TreeLayout;
-use crate::page::PageNo;
+use crate::page::{Page, PageNo};
 use crate::{
     BTree, BTreeOptions, Bftl, BftlOptions, Devices, Error, FdLayout, FdOptions, FdTree, Index,
     Keep, Kind, PioOptions, PioTree, Room,
@@ -30,6 +30,8 @@ const PIO_MAX: usize = 32;
 const HEIGHT_MAX: usize = 8;
 /// Bytes of the drive over those of a load: a merge writes a second copy.
 const DRIVE_OVER_LOAD: u64 = 3;
+/// Entries of a load that is kept in memory, at most.
+pub const KEPT_ENTRIES_MAX: u64 = 50_000_000;
 /// Least pages of a drive.
 const DRIVE_PAGES_MIN: u64 = 16 << 10;
 
@@ -110,6 +112,34 @@ impl Layout {
         match self {
             Layout::Tree(layout) => layout.end(),
             Layout::Fd(layout) => layout.end(),
+        }
+    }
+
+    fn page(&self, no: PageNo) -> Option<Page> {
+        match self {
+            Layout::Tree(layout) => layout.page(no),
+            Layout::Fd(layout) => layout.page(no),
+        }
+    }
+}
+
+/// A load that is computed when it is read.
+struct Image {
+    layout: Layout,
+    page_bytes: usize,
+}
+
+impl Computed for Image {
+    fn page(&self, page: u64, bytes: &mut [u8; IMAGE_SIZE]) {
+        let begin = page * IMAGE_SIZE as u64;
+        let part = self.page_bytes.min(IMAGE_SIZE);
+        for (at, bytes) in bytes.chunks_mut(part).enumerate() {
+            let offset = begin + (at * part) as u64;
+            let no = (offset / self.page_bytes as u64) as PageNo;
+            let within = (offset % self.page_bytes as u64) as usize;
+            if let Some(node) = self.layout.page(no) {
+                bytes.copy_from_slice(&node.bytes()[within..within + part]);
+            }
         }
     }
 }
@@ -219,20 +249,36 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Loads for `setup`.
+    /// Loads for `setup`, into memory unless there are too many entries.
     ///
     /// # Errors
     ///
     /// None but of the model's own.
     pub fn new(setup: &Setup, scale: Scale) -> Result<Loaded, Error> {
-        let end = u64::from(Layout::of(setup, scale).end());
-        let pages = (end * DRIVE_OVER_LOAD).max(DRIVE_PAGES_MIN);
-        let store = Store::new(pages * setup.page_bytes() as u64, KeepBytes::Plain);
+        if scale.entries() > KEPT_ENTRIES_MAX {
+            return Ok(Loaded::computed(setup, scale));
+        }
+        let store = Store::new(Loaded::bytes(setup, scale), KeepBytes::Plain);
         let world = Virtual::new(VirtualConfig::default());
         let device = SimDevice::new(Preset::Ram.spec(), world.world(), store);
         let devices = Devices { pages: device.clone(), journal: None };
         world.run(|| setup.load(devices, scale)).expect("nothing stops it")?;
         Ok(Loaded { scale, shape: setup.shape(scale), store: device.store() })
+    }
+
+    /// A load whose pages are computed until they are written.
+    #[must_use]
+    pub fn computed(setup: &Setup, scale: Scale) -> Loaded {
+        let image = Image { layout: Layout::of(setup, scale), page_bytes: setup.page_bytes() };
+        let keep = KeepBytes::Difference(Arc::new(image));
+        let store = Store::new(Loaded::bytes(setup, scale), keep);
+        Loaded { scale, shape: setup.shape(scale), store }
+    }
+
+    /// Bytes of the drive.
+    fn bytes(setup: &Setup, scale: Scale) -> u64 {
+        let end = u64::from(Layout::of(setup, scale).end());
+        (end * DRIVE_OVER_LOAD).max(DRIVE_PAGES_MIN) * setup.page_bytes() as u64
     }
 
     /// Whether a load for `setup` would be the same.

@@ -2,8 +2,8 @@
 
 use super::papers::{QUEUES, Trial};
 use super::{Drive, Loaded, Measured, Scale, Setup, Workload, measure, tune};
-use crate::cost::{self, Demand};
 use crate::Kind;
+use crate::cost::{self, Demand};
 
 const SCALE: Scale = Scale { divisor: 2_000 };
 
@@ -17,12 +17,12 @@ fn trial(name: &str) -> Trial {
 
 fn once(setup: &Setup, workload: Workload) -> Measured {
     let loaded = Loaded::new(setup, SCALE).expect("no faults");
-    measure(&drive("p300-rates"), setup, &loaded, workload, 3).expect("no faults")
+    measure(&drive("p300"), setup, &loaded, workload, 3).expect("no faults")
 }
 
 #[test]
 fn the_same_seed_gives_the_same_times_and_traffic() {
-    let latencies = trial("p300-rates").latencies().expect("no faults");
+    let latencies = trial("p300").latencies().expect("no faults");
     for kind in Kind::ALL {
         let setup = Setup::first(kind, SCALE, &latencies, 0.5);
         let workload = Workload::Mixed { count: 3_000, inserts: 50 };
@@ -32,16 +32,16 @@ fn the_same_seed_gives_the_same_times_and_traffic() {
 
 #[test]
 fn a_group_of_reads_takes_less_than_so_many_single_ones() {
-    let latencies = trial("p300-rates").latencies().expect("no faults");
-    // By the data sheet: .154 ms alone, 44,000 a second together.
-    assert!((latencies.read_alone[0] - 154e3).abs() < 1e3, "{latencies:?}");
-    let gain = latencies.read_alone[0] / latencies.read_group[0];
-    assert!((5.0..7.0).contains(&gain), "{gain}");
+    let latencies = trial("p300").latencies().expect("no faults");
+    let reads = latencies.read_alone[0] / latencies.read_group[0];
+    assert!((4.0..9.0).contains(&reads), "{reads}: {latencies:?}");
+    // A longer request costs no less.
+    assert!(latencies.read_alone.is_sorted() && latencies.read_group.is_sorted(), "{latencies:?}");
 }
 
 #[test]
 fn the_cost_model_is_near_what_is_measured() {
-    let trial = trial("p300-rates");
+    let trial = trial("p300");
     let latencies = trial.latencies().expect("no faults");
     let demand = Demand { entries: SCALE.entries(), insert_share: 0.5 };
     for segments in [1, 4, 16] {
@@ -62,7 +62,7 @@ fn the_cost_model_is_near_what_is_measured() {
 
 #[test]
 fn a_search_for_parameters_never_ends_worse_than_it_began() {
-    let trial = trial("p300-rates");
+    let trial = trial("p300");
     let latencies = trial.latencies().expect("no faults");
     for kind in Kind::ALL {
         let first = Setup::first(kind, SCALE, &latencies, 0.9);
@@ -77,7 +77,7 @@ fn a_search_for_parameters_never_ends_worse_than_it_began() {
 
 #[test]
 fn deletes_and_updates_run_beside_inserts() {
-    let latencies = trial("p300-rates").latencies().expect("no faults");
+    let latencies = trial("p300").latencies().expect("no faults");
     for kind in Kind::ALL {
         let setup = Setup::first(kind, SCALE, &latencies, 0.5);
         let changes = once(&setup, Workload::Changes { count: 3_000 });
@@ -86,10 +86,24 @@ fn deletes_and_updates_run_beside_inserts() {
     }
 }
 
+/// A load that is computed when it is read has the bytes of one that was written.
+#[test]
+fn a_computed_load_gives_the_same_times() {
+    let trial = trial("p300");
+    let latencies = trial.latencies().expect("no faults");
+    for kind in Kind::ALL {
+        let setup = Setup::first(kind, SCALE, &latencies, 0.5);
+        let workload = Workload::Mixed { count: 1_000, inserts: 50 };
+        let computed = Loaded::computed(&setup, SCALE);
+        let measured = measure(&trial.drive, &setup, &computed, workload, 3).expect("no faults");
+        assert_eq!(measured, once(&setup, workload), "{kind}");
+    }
+}
+
 /// What waits in memory, the tables and the pool share the memory that all structures have.
 #[test]
 fn queue_tables_and_pool_share_the_memory() {
-    let latencies = trial("p300-rates").latencies().expect("no faults");
+    let latencies = trial("p300").latencies().expect("no faults");
     let room = SCALE.room();
     let all = (room.memory_pages * room.page_bytes) as u64;
     for kind in [Kind::BTree, Kind::Pio, Kind::Fd] {

@@ -76,7 +76,7 @@ const BAND: (f64, f64) = (0.75, 1.25);
 fn published(drive: &str) -> Option<&'static Published> {
     match drive {
         name if name.starts_with("p300") => Some(&P300),
-        name if name.contains("iodrive") || name == "vldb2010-card" => Some(&IODRIVE),
+        name if name.starts_with("iodrive") => Some(&IODRIVE),
         _ => None,
     }
 }

@@ -18,7 +18,7 @@ use crate::results::Host;
 use crate::side_by_side;
 use serde_json::{Map, Value, json};
 use terrace_index::trials::papers::{Basics, MIXES, MixRow, Trial};
-use terrace_index::trials::{Drive, Scale};
+use terrace_index::trials::{Drive, KEPT_ENTRIES_MAX, Scale};
 
 /// Bytes of the machine for an entry: five loads of the PIO B-tree at most, for each job.
 const BYTES_PER_ENTRY: u64 = 60;
@@ -45,7 +45,10 @@ pub fn index(options: &IndexBench) -> Result<(), Failure> {
     let scale = Scale { divisor: if options.full { 1 } else { options.divisor } };
     let pieces = options.drives.len() * (1 + MIXES.len());
     let jobs = system::jobs(options.jobs, pieces);
-    system::fits("--divisor: what is loaded", scale.entries() * BYTES_PER_ENTRY * jobs)?;
+    system::fits(
+        "--divisor: what is loaded",
+        scale.entries().min(KEPT_ENTRIES_MAX) * BYTES_PER_ENTRY * jobs,
+    )?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let report = options.report.as_deref().map(Sink::open).transpose()?;
     let results = measured(options, scale, jobs)?;
