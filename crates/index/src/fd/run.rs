@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! page:   header | entries of 9 bytes: key 4, pointer 4, tag 1
-//! tags:   1 inserted   2 updated   3 removed (a filter entry)   4 a fence: the pointer is a page of
-//!         the next level, whose keys begin with this one
+//! tags:   1 inserted   2 updated   3 removed (a filter entry)
+//!         4 a fence: the pointer is a page of the next level, whose keys begin with this one
 //! ```
 //!
 //! - R1: a fence stands before other entries of its key; other keys are there once.

@@ -246,5 +246,6 @@ fn mix(mix: &MixRow) -> Value {
             },
         })
     };
-    json!({ "inserts_of_100": mix.inserts, "structures": mix.kinds.iter().map(kind).collect::<Vec<_>>() })
+    let structures: Vec<Value> = mix.kinds.iter().map(kind).collect();
+    json!({ "inserts_of_100": mix.inserts, "structures": structures })
 }
