@@ -1,7 +1,7 @@
 //! The measurements of Roh et al. (2014), on modelled drives in virtual time.
 //!
-//! `drives`: what they run on. `setup`: a structure with its parameters, loaded. `workload`: what is
-//! asked of it. `tuning`: the search for parameters. `papers`: the figures of the paper.
+//! `drives`: what they run on. `setup`: a structure with its parameters, loaded. `workload`: what
+//! is asked of it. `tuning`: the search for parameters. `papers`: the figures of the paper.
 //!
 //! - M1: sizes keep the papers' ratios: entries to memory, operations to entries.
 //! - M2: no structure has a journal here, as in the papers; what waits in memory at the end is
