@@ -165,7 +165,7 @@ impl Trial {
         Setup::BTree(BTreeOptions { room, keep_leaves: Keep::Lru, fill })
     }
 
-    /// E03 to E06, and what stands beside them.
+    /// Ranges, inserts and searches (4.1, 4.2), and what stands beside them.
     ///
     /// # Errors
     ///
@@ -237,7 +237,7 @@ impl Trial {
         FILLS.into_iter().map(row).collect()
     }
 
-    /// E07 and E08 for one mix: each structure with its best parameters.
+    /// One mix (4.3): each structure with its best parameters.
     ///
     /// # Errors
     ///

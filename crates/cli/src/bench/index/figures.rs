@@ -1,4 +1,4 @@
-//! What Roh et al. (2014) published, E03 to E08, beside what was measured.
+//! What Roh et al. (2014) published in section 4, beside what was measured.
 
 use super::OnDrive;
 use serde_json::{Value, json};
