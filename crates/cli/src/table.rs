@@ -25,6 +25,16 @@ impl Table {
         self.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
     }
 
+    /// Its rows as HTML.
+    pub fn html(&self) -> String {
+        let row = |tag: &str, row: &[String]| {
+            let cells: String = row.iter().map(|text| cell(tag, text)).collect();
+            format!("<tr>{cells}</tr>")
+        };
+        let rows: String = self.rows.iter().map(|cells| row("td", cells)).collect();
+        row("th", &self.heading) + &rows
+    }
+
     /// The table as text; the first column stands left, the others right.
     pub fn text(&self) -> String {
         let all = || std::iter::once(&self.heading).chain(&self.rows);
@@ -47,6 +57,11 @@ impl Table {
         }
         text
     }
+}
+
+/// Escapes what HTML means something by.
+fn cell(tag: &str, text: &str) -> String {
+    format!("<{tag}>{}</{tag}>", crate::report::escaped(text))
 }
 
 /// A number with its thousands apart.

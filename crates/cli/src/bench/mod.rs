@@ -2,6 +2,7 @@
 
 mod erp;
 mod flash_table;
+mod index;
 mod page_rates;
 mod points;
 pub mod probe;
@@ -14,6 +15,7 @@ mod system;
 mod tpcc;
 mod tpch;
 
+pub use index::IndexTable;
 pub use system::{flash_role, word};
 
 use crate::command::{Bench, BenchCommand};
@@ -32,6 +34,10 @@ pub fn bench(command: BenchCommand) -> Result<(), Failure> {
         Bench::Steady(options) => steady::steady(options, &recording),
         Bench::Erp(options) => erp::erp(options, &recording),
         Bench::Tpch(options) => tpch::tpch(options, &recording),
+        Bench::Index(_) if recording.record.is_some() => {
+            Err(Failure::usage("--record: bench index has pages of its own, none of the engine's"))
+        }
+        Bench::Index(options) => index::index(&options),
         Bench::Reads(options) => points::points("reads", &options, &recording),
         Bench::Updates(options) => points::points("updates", &options, &recording),
         Bench::Scan(options) => points::points("scan", &options, &recording),

@@ -3,6 +3,7 @@
 mod advise;
 mod device;
 mod erp;
+mod index;
 mod lists;
 mod names;
 mod parsed;
@@ -22,6 +23,7 @@ mod trace;
 pub use advise::{Advise, Prices, Probe};
 pub use device::DeviceChoice;
 pub use erp::{Erp, FetchName};
+pub use index::IndexBench;
 pub use lists::DesignList;
 pub use parsed::{parse, terrace};
 pub use placement::{Placement, SpacingName};
@@ -122,6 +124,8 @@ pub enum Bench {
     Erp(Box<Erp>),
     /// Run queries of TPC-H with ranges, one after the other, on each design of the flash tier
     Tpch(Box<TpchBench>),
+    /// Compare index structures on flash drives with parallel units inside
+    Index(IndexBench),
     /// Read random rows, in real time
     Reads(Points),
     /// Replace random rows, in real time

@@ -5,11 +5,13 @@
 
 mod advice;
 mod curves;
+mod index;
 mod plot;
 mod restart;
 
 pub use advice::advice_page;
 pub use curves::{CurveLine, Curves, curves_page};
+pub use index::index_page;
 pub use restart::restart_page;
 
 use crate::results::{Bench, Run, Traffic, Window};

@@ -18,7 +18,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 
 /// What each crate may depend on, from bottom to top.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("derive", &[]),
     ("page", &[]),
     ("rt", &[]),
@@ -27,17 +27,25 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("tier", &["page", "policy"]),
     ("device", &["rt"]),
     ("replay", &["rt", "page", "policy", "tier", "trace", "device"]),
+    ("index", &["rt", "page", "policy", "device"]),
     ("page-io", &["page", "device"]),
     ("restart", &["rt", "page", "policy", "tier", "device", "page-io"]),
     ("pool", &["rt", "page", "policy", "tier", "device", "page-io", "restart"]),
     ("engine", &["derive", "rt", "page", "policy", "device", "pool"]),
     ("workload", &["rt", "page", "policy", "device", "trace", "pool", "engine"]),
-    ("cli", &["rt", "page", "policy", "trace", "replay", "device", "pool", "engine", "workload"]),
+    (
+        "cli",
+        &[
+            "rt", "page", "policy", "trace", "replay", "device", "index", "pool", "engine",
+            "workload",
+        ],
+    ),
 ];
 
 /// Crates that can do without `unsafe`, and forbid it.
-const SAFE_CRATES: [&str; 9] =
-    ["derive", "page", "policy", "tier", "restart", "trace", "replay", "engine", "workload"];
+const SAFE_CRATES: [&str; 10] = [
+    "derive", "page", "policy", "tier", "index", "restart", "trace", "replay", "engine", "workload",
+];
 
 /// The files that need `unsafe`: the task switch, the rings, the frames. A trailing `/` is a
 /// folder.

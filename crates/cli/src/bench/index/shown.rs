@@ -1,0 +1,251 @@
+//! The tables of `bench index`, and its JSON.
+
+use super::OnDrive;
+use super::figures::{Figure, gains};
+use crate::table::{Table, thousands};
+use serde_json::{Value, json};
+use terrace_index::Kind;
+use terrace_index::trials::Scale;
+use terrace_index::trials::papers::{KindRow, MixRow};
+
+/// A table with its heading.
+pub struct Shown {
+    pub title: String,
+    pub table: Table,
+}
+
+pub fn tables(results: &[OnDrive], figures: &[Figure], scale: Scale) -> Vec<Shown> {
+    let mut tables = vec![figures_table(figures, scale)];
+    for result in results {
+        tables.extend([ranges(result), queues(result), fills(result), mixes(result)]);
+    }
+    tables
+}
+
+pub fn text(tables: &[Shown]) -> String {
+    let all: Vec<String> =
+        tables.iter().map(|shown| format!("{}\n\n{}", shown.title, shown.table.text())).collect();
+    all.join("\n")
+}
+
+fn us(ns: f64) -> String {
+    format!("{:.1}", ns / 1e3)
+}
+
+fn times(ratio: f64) -> String {
+    format!("{ratio:.2}")
+}
+
+fn figures_table(figures: &[Figure], scale: Scale) -> Shown {
+    let mut table = Table::new(["figure", "drive", "published", "measured", "band", "", "regime"]);
+    for figure in figures {
+        let high = match figure.band.1 {
+            high if high.is_finite() => format!("to {}", times(high)),
+            _ => "or more".into(),
+        };
+        table.row([
+            format!("{} {}", figure.id, figure.what),
+            figure.drive.clone(),
+            figure.published.map_or("-".into(), |value| format!("{value}")),
+            times(figure.measured),
+            format!("{} {high}", times(figure.band.0)),
+            figure.verdict().into(),
+            figure.regime.clone(),
+        ]);
+    }
+    let title = format!(
+        "Figures at 1/{}: {} entries, memory of {} pages, groups of {}",
+        scale.divisor,
+        thousands(scale.entries() as f64),
+        scale.room().memory_pages,
+        scale.room().pio_max,
+    );
+    Shown { title, table }
+}
+
+fn ranges(result: &OnDrive) -> Shown {
+    let mut table = Table::new(["entries of a range", "leaf chain us", "prange us", "gain"]);
+    for row in &result.basics.ranges {
+        table.row([
+            thousands(row.entries as f64),
+            us(row.btree_ns),
+            us(row.pio_ns),
+            times(row.btree_ns / row.pio_ns),
+        ]);
+    }
+    Shown { title: format!("Ranges on {}", result.drive.name), table }
+}
+
+fn queues(result: &OnDrive) -> Shown {
+    let basics = &result.basics;
+    let mut table = Table::new([
+        "leaf pages",
+        "queue of 4096",
+        "insert us",
+        "gain",
+        "model us",
+        "search us",
+        "gain",
+        "model us",
+        "picked",
+    ]);
+    for row in &basics.queues {
+        let picked = basics.segments[table_at(row.queue)] == row.segments;
+        table.row([
+            row.segments.to_string(),
+            row.queue.to_string(),
+            us(row.measured.insert_ns),
+            times(basics.btree.insert_ns / row.measured.insert_ns),
+            us(row.estimate.insert),
+            us(row.measured.search_ns),
+            times(basics.btree.search_ns / row.measured.search_ns),
+            us(row.estimate.search),
+            if picked { "yes".into() } else { String::new() },
+        ]);
+    }
+    let title = format!(
+        "PIO B-tree by leaf and queue on {}; B+-tree: insert {} us, search {} us; 10,000 keys \
+         together: {} us each",
+        result.drive.name,
+        us(basics.btree.insert_ns),
+        us(basics.btree.search_ns),
+        us(basics.many_ns.1),
+    );
+    Shown { title, table }
+}
+
+fn table_at(queue: u64) -> usize {
+    let all = terrace_index::trials::papers::QUEUES;
+    all.iter().position(|other| *other == queue).expect("a queue of the table")
+}
+
+fn fills(result: &OnDrive) -> Shown {
+    let mut table = Table::new([
+        "leaves loaded to",
+        "B+-tree insert us",
+        "search us",
+        "PIO insert us",
+        "search us",
+        "insert gain",
+        "search gain",
+    ]);
+    for row in &result.basics.fills {
+        table.row([
+            format!("{:.0}%", row.fill * 100.0),
+            us(row.btree.insert_ns),
+            us(row.btree.search_ns),
+            us(row.pio.insert_ns),
+            us(row.pio.search_ns),
+            times(row.btree.insert_ns / row.pio.insert_ns),
+            times(row.btree.search_ns / row.pio.search_ns),
+        ]);
+    }
+    Shown { title: format!("Fill of leaves on {}, queue of 1024 pages", result.drive.name), table }
+}
+
+fn mixes(result: &OnDrive) -> Shown {
+    let mut table = Table::new([
+        "inserts of 100",
+        "structure",
+        "us each",
+        "in inserts",
+        "in searches",
+        "PIO gains",
+        "changes us",
+        "memory KiB",
+        "tables KiB",
+        "tried",
+        "first us",
+        "parameters",
+    ]);
+    for (at, mix) in result.mixes.iter().enumerate() {
+        for row in &mix.kinds {
+            let ops = row.measured.ops.max(1) as f64;
+            let memory = row.measured.memory;
+            table.row([
+                mix.inserts.to_string(),
+                row.kind.to_string(),
+                us(row.measured.op_ns()),
+                us(row.measured.changes.0 as f64 / ops),
+                us(row.measured.searches.0 as f64 / ops),
+                times(gains(result, row.kind)[at]),
+                us(row.changes.op_ns()),
+                thousands((memory.pool + memory.queue + memory.tables) as f64 / 1024.0),
+                thousands(memory.tables as f64 / 1024.0),
+                row.tuned.tried.to_string(),
+                us(row.tuned.first.op_ns()),
+                row.tuned.setup.to_string(),
+            ]);
+        }
+    }
+    Shown { title: format!("Mixes on {}, best parameters each", result.drive.name), table }
+}
+
+/// All of a drive.
+pub fn run(result: &OnDrive) -> Value {
+    let basics = &result.basics;
+    let ranges = basics.ranges.iter().map(
+        |row| json!({ "entries": row.entries, "btree_ns": row.btree_ns, "pio_ns": row.pio_ns }),
+    );
+    let queues = basics.queues.iter().map(|row| {
+        json!({
+            "leaf_pages": row.segments,
+            "queue_of_4096": row.queue,
+            "insert_ns": row.measured.insert_ns,
+            "search_ns": row.measured.search_ns,
+            "model": { "insert_ns": row.estimate.insert, "search_ns": row.estimate.search },
+        })
+    });
+    let fills = basics.fills.iter().map(|row| {
+        json!({
+            "fill": row.fill,
+            "btree": { "insert_ns": row.btree.insert_ns, "search_ns": row.btree.search_ns },
+            "pio": { "insert_ns": row.pio.insert_ns, "search_ns": row.pio.search_ns },
+        })
+    });
+    json!({
+        "drive": result.drive.name,
+        "latencies_ns": {
+            "read_alone": basics.latencies.read_alone,
+            "read_group": basics.latencies.read_group,
+            "write_group": basics.latencies.write_group,
+        },
+        "btree": { "insert_ns": basics.btree.insert_ns, "search_ns": basics.btree.search_ns },
+        "get_many_ns": basics.many_ns.1,
+        "ranges": ranges.collect::<Vec<_>>(),
+        "queues": queues.collect::<Vec<_>>(),
+        "fills": fills.collect::<Vec<_>>(),
+        "mixes": result.mixes.iter().map(mix).collect::<Vec<_>>(),
+    })
+}
+
+fn mix(mix: &MixRow) -> Value {
+    let kind = |row: &KindRow| {
+        let memory = row.measured.memory;
+        let traffic = row.measured.traffic;
+        json!({
+            "structure": row.kind.to_string(),
+            "parameters": row.tuned.setup.to_string(),
+            "tried": row.tuned.tried,
+            "op_ns": row.measured.op_ns(),
+            "changes_s": row.measured.changes.as_secs_f64(),
+            "searches_s": row.measured.searches.as_secs_f64(),
+            "pio_gain": mix.op_ns(row.kind) / mix.op_ns(Kind::Pio),
+            "deletes_updates_inserts_ns": row.changes.op_ns(),
+            "memory_bytes": {
+                "pool": memory.pool,
+                "queue": memory.queue,
+                "tables": memory.tables,
+                "search": memory.search,
+            },
+            "device": {
+                "reads": traffic.reads,
+                "read_groups": traffic.read_groups,
+                "writes": traffic.writes,
+                "write_groups": traffic.write_groups,
+            },
+        })
+    };
+    let structures: Vec<Value> = mix.kinds.iter().map(kind).collect();
+    json!({ "inserts_of_100": mix.inserts, "structures": structures })
+}

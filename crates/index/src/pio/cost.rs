@@ -1,0 +1,196 @@
+//! The cost model of the PIO B-tree: leaf and queue sizes from the latencies of psync I/O and the
+//! mix of operations (Roh et al., VLDB 2011).
+//!
+//! ```text
+//!   search  = misses of inner nodes * read(1, 1) + read(1, segments in use)
+//!   insert  = (inner nodes a batch reads, by groups + its leaves: a segment read and one written
+//!              + shrinking: a leaf read and written each time its room for operations is used up)
+//!             / operations of a batch that meet in a leaf
+//! ```
+//!
+//! A model of uniform keys in the steady state: leaves are as full as after a load.
+
+use std::sync::Arc;
+
+use terrace_device::{Device, SECTOR_SIZE};
+use terrace_rt::{Nanos, Prng, now};
+
+use super::PioOptions;
+use crate::Error;
+use crate::entry::{ENTRY_BYTES, OP_BYTES};
+use crate::group::{self, ReadRun, WriteRun};
+use crate::page::{HEADER_BYTES, Page, PageKind};
+
+/// Leaf sizes that are tried, in pages.
+pub const SEGMENTS: [u32; 5] = [1, 2, 4, 8, 16];
+/// Groups that are timed for each latency.
+const ROUNDS: u64 = 8;
+
+/// Latencies of psync groups of a device, in ns for a request of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latencies {
+    /// One request at a time, of 1, 2, 4, 8 and 16 pages.
+    pub read_alone: [f64; SEGMENTS.len()],
+    /// PioMax requests together.
+    pub read_group: [f64; SEGMENTS.len()],
+    /// The same of writes.
+    pub write_group: [f64; SEGMENTS.len()],
+}
+
+impl Latencies {
+    /// Times random requests over the whole device, which loses what it holds.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device.
+    pub fn measure(
+        device: &Arc<dyn Device>,
+        page_bytes: usize,
+        pio_max: usize,
+        seed: u64,
+    ) -> Result<Latencies, Error> {
+        assert!(page_bytes.is_multiple_of(SECTOR_SIZE), "pages are whole sectors");
+        let mut prng = Prng::from_seed(seed);
+        let mut timed = |requests: usize, write: Writes| -> Result<[f64; SEGMENTS.len()], Error> {
+            let mut latencies = [0.0; SEGMENTS.len()];
+            for (latency, pages) in latencies.iter_mut().zip(SEGMENTS) {
+                let span = time(&**device, (page_bytes, pages), requests, write, &mut prng)?;
+                *latency = span.0 as f64 / (ROUNDS * requests as u64) as f64;
+            }
+            Ok(latencies)
+        };
+        Ok(Latencies {
+            read_alone: timed(1, Writes::No)?,
+            read_group: timed(pio_max, Writes::No)?,
+            write_group: timed(pio_max, Writes::Yes)?,
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    Yes,
+    No,
+}
+
+/// How long `ROUNDS` groups take.
+fn time(
+    device: &dyn Device,
+    (page_bytes, pages): (usize, u32),
+    requests: usize,
+    writes: Writes,
+    prng: &mut Prng,
+) -> Result<Nanos, Error> {
+    let bytes = u64::from(pages) * page_bytes as u64;
+    let begin = now();
+    for _ in 0..ROUNDS {
+        let offsets: Vec<u64> =
+            (0..requests).map(|_| prng.below(device.len() / bytes) * bytes).collect();
+        let page = Page::new(page_bytes, PageKind::Node, 0);
+        if writes == Writes::Yes {
+            let run = |offset: &u64| -> WriteRun<'_> { (*offset, vec![&page; pages as usize]) };
+            group::write(device, &offsets.iter().map(run).collect::<Vec<_>>())?;
+        } else {
+            let run = |offset: &u64| -> ReadRun { (*offset, vec![page.clone(); pages as usize]) };
+            group::read(device, &mut offsets.iter().map(run).collect::<Vec<_>>())?;
+        }
+    }
+    Ok(now().saturating_sub(begin))
+}
+
+/// What is asked of an index.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// Entries.
+    pub entries: u64,
+    /// Share of the operations that insert.
+    pub insert_share: f64,
+}
+
+/// Time of a search and of an insert, in ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Of a search.
+    pub search: f64,
+    /// Of an insert.
+    pub insert: f64,
+}
+
+impl Estimate {
+    /// Of an operation of the mix.
+    #[must_use]
+    pub fn of_mix(self, demand: &Demand) -> f64 {
+        demand.insert_share * self.insert + (1.0 - demand.insert_share) * self.search
+    }
+}
+
+/// What `options` cost, by the model.
+///
+/// # Panics
+///
+/// If `options.segments` is none of `SEGMENTS`.
+#[must_use]
+pub fn estimate(latencies: &Latencies, demand: &Demand, options: &PioOptions) -> Estimate {
+    let size = SEGMENTS.iter().position(|size| *size == options.segments);
+    let size = size.expect("a leaf size of the table");
+    let page_bytes = options.room.page_bytes as f64;
+    let body = page_bytes - HEADER_BYTES as f64;
+    let leaf_bytes = body * f64::from(options.segments);
+    let full_bytes = leaf_bytes * options.fill.0;
+    let leaves = (demand.entries as f64 * ENTRY_BYTES as f64 / full_bytes).max(1.0);
+    let fanout = body / ENTRY_BYTES as f64 * options.fill.0;
+
+    let pool_pages =
+        (options.room.memory_pages as f64 - options.queue_pages as f64 - leaves / page_bytes)
+            .max(1.0);
+    let mut inner = Vec::new();
+    let mut nodes = leaves;
+    while nodes > 1.0 {
+        nodes = (nodes / fanout).ceil();
+        inner.push(nodes);
+    }
+    let misses = misses(&inner, pool_pages);
+
+    let used = (f64::from(options.segments) * (options.fill.0 + 1.0) / 2.0).ceil();
+    let used_size = SEGMENTS.iter().position(|size| f64::from(*size) >= used).unwrap_or(size);
+    let search = misses * latencies.read_alone[0] + latencies.read_alone[used_size];
+
+    let queued = options.queue_pages as f64 * page_bytes / OP_BYTES as f64;
+    // Of `queued` random keys, those that are first in their leaf.
+    let meet = |places: f64| places * -f64::exp_m1(-queued / places);
+    let touched = meet(leaves);
+    let inner_reads: f64 =
+        inner.iter().map(|nodes| meet(*nodes) * (1.0 - (pool_pages / nodes).min(1.0))).sum();
+    let batch = inner_reads * latencies.read_group[0]
+        + touched * (latencies.read_group[0] + latencies.write_group[0]);
+    // Room for operations until a leaf shrinks.
+    let room_ops = ((leaf_bytes - full_bytes) / OP_BYTES as f64).max(1.0);
+    let shrink = (latencies.read_group[size] + latencies.write_group[size]) / room_ops;
+    Estimate { search, insert: batch / queued + shrink }
+}
+
+/// Inner nodes that a search reads: the pool has the upper levels, and a share of the first that
+/// does not fit.
+fn misses(inner: &[f64], pool_pages: f64) -> f64 {
+    let mut left = pool_pages;
+    let mut misses = 0.0;
+    for nodes in inner.iter().rev() {
+        let here = left.min(*nodes);
+        left -= here;
+        misses += 1.0 - here / nodes;
+    }
+    misses
+}
+
+/// The sizes with the least cost, by the model: of all `SEGMENTS`, and of queues from a page to all
+/// of memory but a page.
+#[must_use]
+pub fn choose(latencies: &Latencies, demand: &Demand, options: &PioOptions) -> PioOptions {
+    let most = options.room.memory_pages.saturating_sub(1).max(1);
+    let queues = (0..=16).map(|part| (most * part / 16).max(1));
+    let all = queues.flat_map(|queue_pages| {
+        SEGMENTS.map(|segments| PioOptions { queue_pages, segments, ..*options })
+    });
+    let cost = |options: &PioOptions| estimate(latencies, demand, options).of_mix(demand);
+    all.min_by(|one, other| cost(one).total_cmp(&cost(other))).expect("there are sizes")
+}
