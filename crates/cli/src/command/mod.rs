@@ -5,6 +5,7 @@ mod device;
 mod erp;
 mod lists;
 mod names;
+mod page_trace;
 mod parsed;
 mod placement;
 mod record;
@@ -22,6 +23,7 @@ pub use advise::{Advise, Prices, Probe};
 pub use device::DeviceChoice;
 pub use erp::{Erp, FetchName};
 pub use lists::DesignList;
+pub use page_trace::TraceBench;
 pub use parsed::{parse, terrace};
 pub use placement::{Placement, SpacingName};
 pub use record::{RecordAt, RecordOptions};
@@ -129,6 +131,8 @@ pub enum Bench {
     Scan(Points),
     /// Measure how long opening takes with a large flash tier, in real time
     FlashTable(FlashTable),
+    /// Replay a trace's page references through the engine's buffer pool, in real time
+    Trace(Box<TraceBench>),
 }
 
 /// Where numbers go.
