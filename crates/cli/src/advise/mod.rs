@@ -51,6 +51,9 @@ pub fn advise(options: &Advise) -> Result<(), Failure> {
         Some(misses) => from_misses(options, &misses)?,
         None => from_trace(options)?,
     };
+    if interrupt::is_asked() {
+        sinks.show("Stopped before the end; of what was replayed until then:\n");
+    }
     sinks.show(&advice.text());
     sinks.write(&advice.json(&watch))?;
     if let Some(sink) = report {
