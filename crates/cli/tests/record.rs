@@ -102,6 +102,7 @@ fn what_asks_for_no_page_or_is_several_runs_is_not_recorded() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     for (bench, why) in [
         (&["flash-table", "--path", "table"][..], "asks for no page"),
+        (&["trace", "some", "--home", "home"], "a record already"),
         (&["erp", "--design", "tac", "--streams", "1,2"], "these are 2"),
         (&["erp", "--design", "tac", "--streams", "1", "--indexes-on-flash"], "these are 2"),
         (&["steady", "--design", "lc,dw"], "these are 2"),
@@ -115,4 +116,31 @@ fn what_asks_for_no_page_or_is_several_runs_is_not_recorded() {
     }
     let alone = ["bench", "reads", "--record-at", "misses"];
     assert_eq!(terrace(folder.path(), &alone).status.code(), Some(2), "without --record");
+}
+
+/// What is replayed through memory and flash by `replay` is asked of the pool on real files.
+#[test]
+fn a_trace_is_replayed_through_the_pool_on_real_files() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let make = ["trace", "make", "some.trace", "--uniform", "--ids", "600", "--requests", "6000"];
+    let made = terrace(folder.path(), &[&make[..], &["--writes", "20%"]].concat());
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let bench = ["bench", "trace", "some.trace", "--home", "home", "--flash-device", "slots"];
+    let sizes = ["--memory", "100p", "--flash", "300p", "--page", "8KiB"];
+    let found = json(folder.path(), &[&bench[..], &sizes].concat());
+    let runs = found["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!(run["references"].as_f64(), Some(3000.0));
+        let hits = run["memory"]["hit_ratio"].as_f64().expect("a ratio");
+        assert!((0.1..0.25).contains(&hits), "a sixth of the pages are in memory: {hits}");
+    }
+    let flash = |at: usize| runs[at]["flash"]["hit_ratio"].as_f64().expect("a ratio");
+    assert_eq!(flash(0), 0.0);
+    assert!(flash(1) > 0.4, "{}", flash(1));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1, "files are gone");
+    std::fs::write(folder.path().join("home"), "mine").expect("written");
+    let refused = terrace(folder.path(), &[&bench[..], &sizes].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(std::fs::read(folder.path().join("home")).expect("read"), b"mine");
 }

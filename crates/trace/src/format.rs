@@ -9,7 +9,7 @@
 use crate::binary::{Blktrace, Numbers, OracleGeneral, Vscsi};
 use crate::compact;
 use crate::error::{BadField, Place, Problem, TraceError};
-use crate::lines::{LineDecoder, ParseLine};
+use crate::lines::{LineDecoder, ParseLine, is_remark};
 use crate::nearest;
 use crate::pages::{PageBytes, Paging};
 use crate::reader::{Decode, Opened, ReadOptions};
@@ -202,7 +202,7 @@ pub const FORMATS: [FormatRow; 22] = [
     },
     FormatRow {
         what: "fio's --write_lat_log with --log_offset=1",
-        ..lines::<FioLog>(Format::FioLog, "fio-log", "12, 84210, 0, 4096, 1048576, 0x0000")
+        ..lines::<FioLog>(Format::FioLog, "fio-log", "12, 84210, 0, 4096, 1048576, 0")
     },
     FormatRow {
         format: Format::Csv,
@@ -400,7 +400,10 @@ pub(crate) fn recognise(path: &Arc<Path>, head: &[u8]) -> Result<Format, TraceEr
         }
     }
     let guess = || FORMATS.iter().find(|row| matches!(row.told, Told::Guess(told) if told(head)));
-    let format = best.map(|best| best.1).or_else(|| guess().map(|row| row.format));
+    // A header tells, even if no line below it can be read.
+    let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let header = || Columns::of_head(head).filter(|_| first.contains(&b',')).map(|_| Format::Csv);
+    let format = best.map(|best| best.1).or_else(|| guess().map(|row| row.format)).or_else(header);
     format.ok_or_else(|| TraceError::UnknownFormat {
         path: path.clone(),
         begins: nearest::beginning(head),
@@ -427,7 +430,7 @@ fn read_lines<P: ParseLine>(mut parser: P, head: &[u8]) -> Lines {
     };
     for line in whole.split(|byte| *byte == b'\n').take(HEAD_LINES) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if matches!(line.first(), None | Some(b'#')) {
+        if is_remark(line) {
             continue;
         }
         match parser.parse(line) {

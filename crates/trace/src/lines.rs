@@ -1,7 +1,8 @@
 //! Formats of one line per request.
 //!
 //! - L1: lines end with a line feed, with or without a carriage return before it, or with the file.
-//! - L2: empty lines and lines that begin with `#` are no requests in any format, and no errors.
+//! - L2: empty lines, lines that begin with `#`, and what `bpftrace` says when it begins are no
+//!   requests in any format, and no errors.
 //! - L3: a line has at most [`LINE_BYTES_MAX`] bytes; what is longer is one bad line.
 
 use crate::error::{BadField, Place, Problem, TraceError};
@@ -45,6 +46,18 @@ pub trait ParseLine {
     fn paths(&self) -> Option<&FileNames> {
         None
     }
+}
+
+/// Whether `line` is about no request, whatever the format (L2).
+pub fn is_remark(line: &[u8]) -> bool {
+    matches!(line.first(), None | Some(b'#')) || is_preamble(line)
+}
+
+/// Whether `line` is what `bpftrace` says of its probes, on standard output, before all else.
+pub fn is_preamble(line: &[u8]) -> bool {
+    let count = line.strip_prefix(b"Attaching ").or_else(|| line.strip_prefix(b"Attached "));
+    let digits = |text: &&[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    count.is_some_and(|text| digits(&text) > 0 && text[digits(&text)..].starts_with(b" probe"))
 }
 
 /// Decodes lines with a parser.
@@ -119,7 +132,7 @@ impl<P: ParseLine> Decode for LineDecoder<P> {
             }
             let text = &self.window.available()[..line.bytes];
             let text = text.strip_suffix(b"\r").unwrap_or(text);
-            if !matches!(text.first(), None | Some(b'#')) {
+            if !is_remark(text) {
                 match self.parser.parse(text) {
                     Ok(Some(request)) => {
                         batch.extend(std::iter::repeat_n(request, self.parser.times()));

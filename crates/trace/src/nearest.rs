@@ -4,6 +4,8 @@
 //! - K1: a shape has one letter for a run of digits, as many as it has for a run of letters, but at
 //!   most four, one blank for a run of blanks, and every other byte as it is.
 
+use crate::lines::is_remark;
+
 /// Bytes of a line that are compared.
 const LINE_BYTES: usize = 200;
 /// Letters of a run that are compared.
@@ -38,7 +40,7 @@ pub fn nearest(head: &[u8], formats: impl Iterator<Item = Example>) -> Option<Ex
 
 fn first_line(head: &[u8]) -> &[u8] {
     let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-    lines.find(|line| !matches!(line.first(), None | Some(b'#'))).unwrap_or_default()
+    lines.find(|line| !is_remark(line)).unwrap_or_default()
 }
 
 fn is_text(line: &[u8]) -> bool {
@@ -79,6 +81,7 @@ mod tests {
             ("0;20941264;8192;W;0.551706", "spc"),
             ("8,0 3 1 0.000000000 697 Q W 223490 - 8 [kjournald]", "blkparse"),
             ("fio version 4 iolog", "fio"),
+            ("0, 23454, 0, 8192, 0", "fio-log"),
         ] {
             assert_eq!(nearest(line.as_bytes(), examples()).map(|row| row.0), Some(name), "{line}");
         }

@@ -161,15 +161,23 @@ impl<R: BufRead> ZstdReader<R> {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                 }
-                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+                Err(_) => return Err(self.flaw()?),
             }
         }
         Ok(false)
     }
 
-    /// Ends a frame that breaks off because of `error`, so that what was unpacked can be read.
-    fn break_off(&mut self, error: FrameDecoderError) -> io::Result<()> {
-        let error = io::Error::new(io::ErrorKind::InvalidData, error);
+    /// Why a frame cannot be decoded, in words: the decoder's own error is a nest of types.
+    fn flaw(&mut self) -> io::Result<io::Error> {
+        Ok(match self.packed.fill_buf()?.is_empty() {
+            true => io::ErrorKind::UnexpectedEof.into(),
+            false => io::Error::new(io::ErrorKind::InvalidData, "a frame cannot be decoded"),
+        })
+    }
+
+    /// Ends a frame that breaks off, so that what was unpacked can be read.
+    fn break_off(&mut self) -> io::Result<()> {
+        let error = self.flaw()?;
         match self.decoder.decode_blocks(&LAST_BLOCK[..], BlockDecodingStrategy::UptoBlocks(1)) {
             Ok(_) => {
                 self.failure = Some(error);
@@ -211,8 +219,8 @@ impl<R: BufRead> Read for ZstdReader<R> {
                 continue;
             }
             let most = BlockDecodingStrategy::UptoBytes(target.len());
-            if let Err(error) = self.decoder.decode_blocks(&mut self.packed, most) {
-                self.break_off(error)?;
+            if self.decoder.decode_blocks(&mut self.packed, most).is_err() {
+                self.break_off()?;
             }
         }
     }

@@ -30,7 +30,7 @@ fn write(time_ns: u64, file: u32, address: u64, length: u32) -> Request {
 }
 
 /// A file of each format.
-const FILES: [(&str, Format); 25] = [
+const FILES: [(&str, Format); 28] = [
     ("pg15.csv", Format::Pg15),
     ("arc.lis", Format::Arc),
     ("msr.csv", Format::Msr),
@@ -56,6 +56,9 @@ const FILES: [(&str, Format); 25] = [
     ("libcachesim.csv", Format::Csv),
     ("biosnoop.txt", Format::Csv),
     ("ids.txt", Format::Ids),
+    ("bpftrace.csv", Format::Csv),
+    ("blk-tracer.txt", Format::Ftrace),
+    ("blktrace-6.18.bin", Format::Blktrace),
 ];
 /// Formats that nothing tells from other bytes.
 const NAMED: [Format; 2] = [Format::U32, Format::U64];
@@ -190,6 +193,44 @@ fn both_versions_of_fio_are_read() {
     assert_eq!(requests("fio-3.log", Format::Fio), three);
     let two = [read(0, 0, 0, 4096), write(150_000, 1, 8192, 16_384), read(150_000, 0, 4096, 4096)];
     assert_eq!(requests("fio-2.log", Format::Fio), two);
+}
+
+/// What bpftrace says of its probes was taken for the header, and the header for a bad line.
+#[test]
+fn what_bpftrace_says_before_the_header_is_left_out() {
+    let requests = requests("bpftrace.csv", Format::Csv);
+    let disk = 254 << 20;
+    assert_eq!(requests[0], write(3_511_423_357_262, disk, 178_598_576 * 512, 8192));
+    assert!(requests.iter().all(|request| request.kind == Kind::Write));
+}
+
+#[test]
+fn of_the_tracer_blk_the_queued_requests_are_read() {
+    let time = |us: u64| 3_614_937_000_000 + us * 1_000;
+    assert_eq!(
+        requests("blk-tracer.txt", Format::Ftrace),
+        [
+            read(time(868), 7 << 20, 31_616 * 512, 8192),
+            read(time(914), 7 << 20, 388_112 * 512, 8192),
+            read(time(918), 7 << 20, 442_064 * 512, 8192),
+            write(time(924), 7 << 20, 246_416 * 512, 8192),
+            read(time(928), 7 << 20, 210_704 * 512, 8192),
+        ]
+    );
+}
+
+/// The priority of a log without addresses was taken for an address.
+#[test]
+fn a_log_of_fio_without_addresses_is_no_trace() {
+    let path = std::env::temp_dir().join(format!("fio-log-{}", std::process::id()));
+    std::fs::write(&path, "0, 23454, 0, 8192, 0\n").expect("written");
+    let options = ReadOptions { format: Some(Format::FioLog), ..ReadOptions::default() };
+    let mut reader = Reader::open(&path, &options).expect("a named format");
+    let error = reader.next().expect("a line").expect_err("no address").to_string();
+    let unknown = Reader::open(&path, &ReadOptions::default()).err().expect("unknown").to_string();
+    let _ = std::fs::remove_file(&path);
+    assert!(error.contains("`address` is missing"), "{error}");
+    assert!(unknown.contains("nearest is fio-log"), "{unknown}");
 }
 
 #[test]
@@ -418,6 +459,14 @@ fn an_unknown_format_lists_the_known() {
     assert!(said.contains("begins with `0;20941264;8192;W;0.5`; nearest is spc: `0,20"), "{said}");
     let said = "lru".parse::<Format>().expect_err("no format").to_string();
     assert!(said.starts_with("unknown format `lru`; known: compact, "), "{said}");
+}
+
+/// A file of columns whose first row was bad was in no known format.
+#[test]
+fn a_header_tells_a_file_of_bad_rows() {
+    let mut reader = from("time,page\n1,-4\n", None, BadInput::Refuse).expect("told");
+    let error = reader.next().expect("a row").expect_err("a bad one").to_string();
+    assert!(error.contains("line 2: field `page` is negative"), "{error}");
 }
 
 #[test]

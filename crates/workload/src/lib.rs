@@ -14,6 +14,7 @@
 //! - `points`: random reads, updates and scans of single rows.
 //! - `flash_table`: how long opening takes over the table of a large flash tier.
 //! - `page_rates`: how often pages are missed and written while on flash, and while not.
+//! - `page_trace`: the references of a trace through the buffer pool, on real files.
 //! - `history`: random transactions, and the checker that says whether they were serializable.
 //!
 //! Nothing here reads a clock, starts a thread or prints; a seed decides every result.
@@ -27,6 +28,7 @@ mod error;
 pub mod flash_table;
 pub mod history;
 mod page_rates;
+pub mod page_trace;
 pub mod points;
 pub mod restart;
 pub mod sampling;

@@ -18,12 +18,13 @@ mod setting;
 mod shown;
 mod time;
 
-pub use estimate::Estimate;
+pub use estimate::{Estimate, GAIN_TOLD_MAX};
 pub use setting::Setting;
 pub use shown::Advice;
 
 use crate::command::Advise;
 use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
 use crate::output::{Sink, Sinks, Stopwatch};
 use crate::progress::Bars;
 use crate::replay::Source;
@@ -50,6 +51,9 @@ pub fn advise(options: &Advise) -> Result<(), Failure> {
         Some(misses) => from_misses(options, &misses)?,
         None => from_trace(options)?,
     };
+    if interrupt::is_asked() {
+        sinks.show("Stopped before the end; of what was replayed until then:\n");
+    }
     sinks.show(&advice.text());
     sinks.write(&advice.json(&watch))?;
     if let Some(sink) = report {
@@ -58,7 +62,7 @@ pub fn advise(options: &Advise) -> Result<(), Failure> {
             sinks.show(&format!("report: {}\n", path.display()));
         }
     }
-    Ok(())
+    interrupt::whole()
 }
 
 fn from_trace(options: &Advise) -> Result<Advice, Failure> {
@@ -67,6 +71,7 @@ fn from_trace(options: &Advise) -> Result<Advice, Failure> {
     let pairs = setting::pairs(options, &source)?;
     let (about, trace) = (source.about.clone(), shown::trace(&source));
     let Source { references, parameters, .. } = source;
+    let _watched = Interrupt::watch()?;
     let bars = Bars::new();
     let Outcome { replayed, estimates, unused, whole } =
         replay(&setting, references, &pairs, &bars);
@@ -115,15 +120,19 @@ fn replay(setting: &Setting, references: References, pairs: &[Pair], bars: &Bars
         }
         First::Coarse(rate) => rate,
     };
-    let coarse =
+    let replayed =
         Replayed::new(setting, of_extents(setting, &references, rate), Stage::Coarse, rate);
-    let coarse = all(setting, &coarse, &plan::coarse_pairs(pairs), bars, "coarse");
+    let coarse = all(setting, &replayed, &plan::coarse_pairs(pairs), bars, "coarse");
+    if interrupt::is_asked() {
+        return Outcome { replayed, estimates: coarse, unused: None, whole: None };
+    }
     shown::note_coarse(setting, &coarse, rate);
     let (chosen, rate) = plan::second(setting, pairs, &coarse);
     let (samples, unused) = samples(setting, references, rate);
     let replayed = Replayed::new(setting, samples, Stage::Full, rate);
     let mut estimates = all(setting, &replayed, &chosen, bars, "refined");
-    let is_new = |one: &Estimate| !chosen.iter().any(|pair| pair.0.name == one.design.name);
+    let refined: Vec<&str> = estimates.iter().map(|one| one.design.name).collect();
+    let is_new = |one: &Estimate| !refined.contains(&one.design.name);
     estimates.extend(coarse.into_iter().filter(is_new));
     let place = |one: &Estimate| {
         pairs.iter().position(|pair| pair.0.name == one.design.name && pair.1 == one.slots)
@@ -132,7 +141,7 @@ fn replay(setting: &Setting, references: References, pairs: &[Pair], bars: &Bars
     let Some(references) = unused.filter(|_| replayed.rate < 1.0) else {
         return Outcome { replayed, estimates, unused: None, whole: None };
     };
-    if !plan::affords_whole(setting) {
+    if !plan::affords_whole(setting) || interrupt::is_asked() {
         return Outcome { replayed, estimates, unused: Some(references), whole: None };
     }
     let whole = Replayed::whole(setting, references, replayed.baseline.policy);
@@ -158,7 +167,7 @@ fn settle(setting: &Setting, whole: &Replayed, estimates: &mut [Estimate]) {
         let mut none_left = true;
         for at in near {
             let pair = (estimates[at].design, estimates[at].slots);
-            if work.take(&pair.0) {
+            if !interrupt::is_asked() && work.take(&pair.0) {
                 estimates[at] = whole.estimate(setting, pair);
                 none_left = false;
             }
@@ -199,7 +208,9 @@ fn all(
         bar.inc(1);
         replayed.estimate(setting, pair)
     };
-    pairs.iter().map(one).collect()
+    // The first is always replayed: there is something to show.
+    let goes_on = |(at, _): &(usize, &Pair)| *at == 0 || !interrupt::is_asked();
+    pairs.iter().enumerate().take_while(goes_on).map(|(_, pair)| one(pair)).collect()
 }
 
 #[cfg(test)]

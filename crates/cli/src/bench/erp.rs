@@ -10,6 +10,7 @@ use crate::bench::system::{
 };
 use crate::command::{Erp, FetchName, RecordOptions};
 use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
 use crate::progress::Bars;
@@ -116,6 +117,7 @@ pub fn erp(mut options: Box<Erp>, recording: &RecordOptions) -> Result<(), Failu
     check_sizes(&system, &options.tier, &all)?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let recorder = Recorder::begin(recording, wanted.len(), &mut system.recording)?;
+    let _watched = Interrupt::watch()?;
     let bars = Bars::new();
     let loading = Stopwatch::start();
     let config = Config { seed: options.seed, facts: options.facts };
@@ -144,7 +146,7 @@ pub fn erp(mut options: Box<Erp>, recording: &RecordOptions) -> Result<(), Failu
     Recorder::end(recorder, &sinks)?;
     sinks.write(&bench)?;
     match bench.runs.iter().find(|run| run.checks.is_broken()) {
-        None => Ok(()),
+        None => interrupt::whole(),
         Some(run) => Err(Failure::failed(run.design, &run.checks.consistency)),
     }
 }

@@ -4,6 +4,7 @@ mod erp;
 mod flash_table;
 mod index;
 mod page_rates;
+mod page_trace;
 mod points;
 pub mod probe;
 mod psync;
@@ -49,5 +50,9 @@ pub fn bench(command: BenchCommand) -> Result<(), Failure> {
             "--record: flash-table fills the table of a flash tier and asks for no page",
         )),
         Bench::FlashTable(options) => flash_table::flash_table(&options),
+        Bench::Trace(_) if recording.record.is_some() => Err(Failure::usage(
+            "--record: bench trace asks for the pages of a trace, which is a record already",
+        )),
+        Bench::Trace(options) => page_trace::page_trace(&options),
     }
 }

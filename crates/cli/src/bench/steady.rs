@@ -10,6 +10,7 @@ use crate::bench::system::{
 };
 use crate::command::{RecordOptions, Steady, SteadyWorkload};
 use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
 use crate::progress::Bars;
@@ -76,6 +77,7 @@ pub fn steady(mut options: Box<Steady>, recording: &RecordOptions) -> Result<(),
     let designs = &options.design.0;
     let recorder = Recorder::begin(recording, designs.len(), &mut plan.system.recording)?;
     let workload = workload(options);
+    let _watched = Interrupt::watch()?;
     let bars = Bars::new();
     let loading = Stopwatch::start();
     let loaded = restart::load(&workload, &plan.system, plan.seed, &mut |_, _| {})
@@ -113,7 +115,7 @@ pub fn steady(mut options: Box<Steady>, recording: &RecordOptions) -> Result<(),
     Recorder::end(recorder, &sinks)?;
     sinks.write(&bench)?;
     match bench.runs.iter().find(|run| run.checks.is_broken()) {
-        None => Ok(()),
+        None => interrupt::whole(),
         Some(run) => Err(Failure::failed(
             format!("{} broke a condition", run.design),
             &run.checks.consistency,

@@ -32,7 +32,7 @@ const SLOT_BYTES: u64 = 32;
 /// Tasks of all runs side by side, whose stacks are two mappings each: a process has 65,530.
 const TASKS_MAX: u64 = 25_000;
 /// Fewer frames than this cannot hold what a transaction pins.
-const FRAMES_MIN: u64 = 64;
+pub const FRAMES_MIN: u64 = 64;
 /// Fewer slots than this leave partitions empty.
 const SLOTS_PER_PARTITION_MIN: u64 = 2;
 

@@ -11,6 +11,7 @@ use crate::bench::system::{
 };
 use crate::command::{QueriesName, RecordOptions, TpchBench};
 use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
 use crate::interval::rounded;
 use crate::output::{Sinks, Stopwatch};
 use crate::progress::Bars;
@@ -113,6 +114,7 @@ pub fn tpch(mut options: Box<TpchBench>, recording: &RecordOptions) -> Result<()
     system::fits("--scale, kept in memory,", config.home_bytes())?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let recorder = Recorder::begin(recording, designs.len(), &mut system.recording)?;
+    let _watched = Interrupt::watch()?;
     let bars = Bars::new();
     let loading = Stopwatch::start();
     let loaded = load_shown(&config, &system, &bars)?;
@@ -137,7 +139,7 @@ pub fn tpch(mut options: Box<TpchBench>, recording: &RecordOptions) -> Result<()
     Recorder::end(recorder, &sinks)?;
     sinks.write(&bench)?;
     match bench.runs.iter().find(|run| run.checks.is_broken()) {
-        None => Ok(()),
+        None => interrupt::whole(),
         Some(run) => Err(Failure::failed(run.design, &run.checks.consistency)),
     }
 }

@@ -99,7 +99,7 @@ pub struct Endurance {
     pub drive: Option<CacheSize>,
     /// Rated endurance: drive writes per day over the warranty [default: 1 for nvme and dc-nvme;
     /// unknown for others]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
     pub drive_writes_per_day: Option<f64>,
     /// Years of the warranty that the rated endurance refers to
     #[arg(long, value_name = "YEARS", default_value_t = 5.0, value_parser = positive)]
@@ -141,16 +141,16 @@ fn page_bytes(text: &str) -> Result<PageBytes, String> {
 #[command(next_help_heading = "Prices a month")]
 pub struct Prices {
     /// Price of a GiB of flash a month
-    #[arg(long, value_name = "PRICE", value_parser = price)]
+    #[arg(long, value_name = "PRICE", value_parser = price, allow_negative_numbers = true)]
     pub price_flash: Option<f64>,
     /// Price of a GiB of memory a month
-    #[arg(long, value_name = "PRICE", value_parser = price)]
+    #[arg(long, value_name = "PRICE", value_parser = price, allow_negative_numbers = true)]
     pub price_memory: Option<f64>,
     /// Price of a GiB of home a month
-    #[arg(long, value_name = "PRICE", value_parser = price)]
+    #[arg(long, value_name = "PRICE", value_parser = price, allow_negative_numbers = true)]
     pub price_home: Option<f64>,
     /// Price a month of one request per second that home must serve
-    #[arg(long, value_name = "PRICE", value_parser = price)]
+    #[arg(long, value_name = "PRICE", value_parser = price, allow_negative_numbers = true)]
     pub price_iops: Option<f64>,
 }
 

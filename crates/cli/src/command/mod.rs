@@ -6,6 +6,7 @@ mod erp;
 mod index;
 mod lists;
 mod names;
+mod page_trace;
 mod parsed;
 mod placement;
 mod psync;
@@ -25,6 +26,7 @@ pub use device::DeviceChoice;
 pub use erp::{Erp, FetchName};
 pub use index::IndexBench;
 pub use lists::DesignList;
+pub use page_trace::TraceBench;
 pub use parsed::{parse, terrace};
 pub use placement::{Placement, SpacingName};
 pub use psync::PsyncBench;
@@ -137,6 +139,8 @@ pub enum Bench {
     Psync(PsyncBench),
     /// Measure how long opening takes with a large flash tier, in real time
     FlashTable(FlashTable),
+    /// Replay a trace's page references through the engine's buffer pool, in real time
+    Trace(Box<TraceBench>),
 }
 
 /// Where numbers go.

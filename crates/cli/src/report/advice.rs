@@ -1,12 +1,20 @@
 //! The page of `advise`: the sentence, what sizes would buy as curves, every estimate, what was
 //! assumed.
+//!
+//! - C1: `ssd-only` is no curve: it has one size, and its gain is so high that no other could be
+//!   read beside it. It is a note, and a level where the scale reaches that far.
+//! - C2: gains are drawn up to `GAIN_TOLD_MAX`, beyond which none is told.
 
 use super::plot::{Chart, Series};
 use super::{bottom, colour, escaped, parameters, top};
-use crate::advise::{Advice, Estimate};
+use crate::advise::{Advice, Estimate, GAIN_TOLD_MAX};
 use crate::table::percent;
 use serde_json::Value;
 use std::fmt::Write;
+use terrace_policy::HomeDevice;
+
+/// The level of `ssd-only` is drawn if it is at most this many times as high as the best curve.
+const LEVEL_TIMES: f64 = 1.25;
 
 /// The page for `advice`.
 pub fn advice_page(advice: &Advice) -> String {
@@ -20,16 +28,23 @@ pub fn advice_page(advice: &Advice) -> String {
     );
     let without = "Throughput over that without flash, if home and flash are all that is waited \
                    for.";
-    let chart = |y_label, of: fn(&Estimate) -> Option<f64>| curves(advice, y_label, of);
+    let chart = |y_label, of: fn(&Estimate) -> Option<f64>, limit: Option<f64>| {
+        curves(advice, y_label, of, limit)
+    };
     let _ = write!(
         out,
-        "<h2>Gain</h2><p class=\"soft\">{without}</p>{}",
-        chart("times as fast as without flash", |one| Some(one.gain.mean)),
+        "<h2>Gain</h2><p class=\"soft\">{without}{}</p>{}",
+        limits(advice),
+        chart(
+            "times as fast as without flash",
+            |one| Some(one.gain.mean.min(GAIN_TOLD_MAX)),
+            limit(advice).map(|one| one.gain.mean),
+        ),
     );
     let _ = write!(
         out,
         "<h2>Misses served</h2>{}",
-        chart("% of memory's misses", |one| Some(100.0 * one.hit_ratio.mean)),
+        chart("% of memory's misses", |one| Some(100.0 * one.hit_ratio.mean), None),
     );
     if advice.setting.pace().is_some() {
         let of = |one: &Estimate| one.flash_bytes_per_day.map(|bytes| bytes / 1e9);
@@ -37,7 +52,7 @@ pub fn advice_page(advice: &Advice) -> String {
             out,
             "<h2>Writes to flash</h2><p class=\"soft\">At the pace of the trace, write \
              amplification included.</p>{}",
-            chart("GB written a day", of),
+            chart("GB written a day", of, None),
         );
     }
     out.push_str(&figures(advice));
@@ -47,17 +62,59 @@ pub fn advice_page(advice: &Advice) -> String {
     out
 }
 
-fn curves(advice: &Advice, y_label: &str, of: fn(&Estimate) -> Option<f64>) -> String {
-    let bytes_max = advice.estimates.iter().map(|one| one.slots).max().unwrap_or_default();
+/// Whether all data is on flash: no tier at all.
+fn is_limit(one: &Estimate) -> bool {
+    one.design.home == HomeDevice::Flash
+}
+
+/// What no tier can exceed (C1).
+fn limit(advice: &Advice) -> Option<&Estimate> {
+    advice.estimates.iter().find(|one| is_limit(one))
+}
+
+/// What the chart of the gains leaves out.
+fn limits(advice: &Advice) -> String {
+    let mut text = String::new();
+    if let Some(one) = limit(advice) {
+        let times = match one.gain.mean {
+            gain if gain >= GAIN_TOLD_MAX => format!("more than {GAIN_TOLD_MAX}"),
+            gain => format!("{gain:.2}"),
+        };
+        let (name, device) = (one.design.name, escaped(&advice.setting.flash_name));
+        let _ = write!(
+            text,
+            " Upper limit ({name}, all data on a drive like {device}): {times} times."
+        );
+    }
+    let is_cut = |one: &Estimate| !is_limit(one) && one.gain.mean > GAIN_TOLD_MAX;
+    if advice.estimates.iter().any(is_cut) {
+        let _ = write!(
+            text,
+            " Gains above {GAIN_TOLD_MAX} are drawn at {GAIN_TOLD_MAX}: home has little left to do \
+             there, and what is not modelled decides."
+        );
+    }
+    text
+}
+
+fn curves(
+    advice: &Advice,
+    y_label: &str,
+    of: fn(&Estimate) -> Option<f64>,
+    limit: Option<f64>,
+) -> String {
+    let tiers = || advice.estimates.iter().filter(|one| !is_limit(one));
+    let bytes_max = tiers().map(|one| one.slots).max().unwrap_or_default();
+    let top = tiers().filter_map(of).fold(0.0, f64::max);
     let (unit, name) = match f64::from(bytes_max) * advice.setting.page_bytes as f64 {
         bytes if bytes >= 4.0 * f64::from(1 << 30) => (f64::from(1 << 30), " GiB"),
         _ => (f64::from(1 << 20), " MiB"),
     };
-    let mut names: Vec<&'static str> = advice.estimates.iter().map(|one| one.design.name).collect();
+    let mut names: Vec<&'static str> = tiers().map(|one| one.design.name).collect();
     names.dedup();
     let bytes = |one: &Estimate| f64::from(one.slots) * advice.setting.page_bytes as f64;
     let series = names.into_iter().map(|label| {
-        let own = advice.estimates.iter().filter(|one| one.design.name == label);
+        let own = tiers().filter(|one| one.design.name == label);
         let points = own.filter_map(|one| Some((bytes(one) / unit, of(one)?))).collect();
         Series { label, class: colour(label), points }
     });
@@ -68,6 +125,8 @@ fn curves(advice: &Advice, y_label: &str, of: fn(&Estimate) -> Option<f64>) -> S
         x_unit: name,
         series: series.collect(),
         first: first(advice),
+        level: limit.filter(|limit| *limit <= top * LEVEL_TIMES).map(|limit| (limit, "ssd-only")),
+        y_max: limit.filter(|limit| *limit <= top * LEVEL_TIMES).unwrap_or_default(),
         mark: taken(advice).and_then(|one| Some((bytes(one) / unit, of(one)?, "advised".into()))),
         size: (1040.0, 340.0),
         ..Chart::default()
@@ -82,7 +141,7 @@ fn taken(advice: &Advice) -> Option<&Estimate> {
 
 /// What is shown at first: what is advised, and the designs with the highest gains.
 fn first(advice: &Advice) -> Vec<&'static str> {
-    let mut all: Vec<&Estimate> = advice.estimates.iter().collect();
+    let mut all: Vec<&Estimate> = advice.estimates.iter().filter(|one| !is_limit(one)).collect();
     all.sort_by(|a, b| b.gain.mean.total_cmp(&a.gain.mean));
     let mut names: Vec<&'static str> = Vec::new();
     for name in taken(advice).into_iter().chain(all).map(|one| one.design.name) {

@@ -120,13 +120,16 @@ impl<'a> Curves<'a> {
         }
     }
 
-    /// The colour of a policy; what is sampled where there is an exact curve is dashed.
+    /// The colour of a policy; what is sampled where there is an exact curve is dotted. Those that
+    /// are shown at first come first: no two of them have the same.
     fn class(&self, number: usize) -> String {
         let policy = self.lines[number].policy;
         let first = self.lines.iter().position(|line| line.policy == policy);
-        let mut names: Vec<&str> = self.lines.iter().map(|line| line.policy).collect();
-        names.dedup();
-        let place = names.iter().position(|name| *name == policy).unwrap_or_default();
+        let shown = self.first(self.capacities.len());
+        let hidden = self.lines.iter().map(|line| line.policy);
+        let hidden = hidden.filter(|name| !shown.contains(name)).collect::<Vec<_>>();
+        let mut names = shown.iter().chain(&hidden);
+        let place = names.position(|name| *name == policy).unwrap_or_default();
         let dots = if first == Some(number) { "" } else { " dotted" };
         format!("{}{dots}", hue(place))
     }

@@ -65,9 +65,7 @@ pub fn failed(error: TraceError) -> Failure {
         TraceError::UnknownFormat { .. } => {
             "; name it with --format, or say with --columns what its columns are"
         }
-        TraceError::Bad { .. } | TraceError::Packed { .. } => {
-            " (--skip-bad leaves out what is bad, and counts it)"
-        }
+        TraceError::Bad { .. } => " (--skip-bad leaves out what is bad, and counts it)",
         _ => "",
     };
     Failure::Failed(format!("{error}{hint}"))

@@ -13,7 +13,7 @@
 use crate::error::{BadField, Problem};
 use crate::fields::{decimal, whole};
 use crate::files::FileNames;
-use crate::lines::ParseLine;
+use crate::lines::{ParseLine, is_preamble};
 use crate::pages::{PageBytes, Paging};
 use crate::request::{
     Addressing, Clock, Kind, Request, bytes_length, sectors_address, sectors_length,
@@ -200,7 +200,8 @@ impl Columns {
 
     /// The columns of what begins with `head`, by its first line.
     pub(crate) fn of_head(head: &[u8]) -> Option<Columns> {
-        let line = head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty())?;
+        let mut lines = head.split(|byte| *byte == b'\n');
+        let line = lines.find(|line| !line.trim_ascii().is_empty() && !is_preamble(line))?;
         Columns::of_header(line.trim_ascii_end())
     }
 

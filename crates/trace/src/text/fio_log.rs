@@ -28,7 +28,9 @@ impl ParseLine for FioLog {
         let direction = fields.number("direction")?;
         let length = bytes_length(fields.number("bytes")?)?;
         let address = fields.number("address")?;
-        let priority = fields.word("priority")?;
+        // Without addresses the priority is the last field, in the place of the address.
+        let no_address = BadField { field: "address", problem: Problem::Missing };
+        let priority = fields.word("priority").map_err(|_| no_address)?;
         if !priority.starts_with(b"0x") && priority.iter().any(|byte| !byte.is_ascii_digit()) {
             return Err(BadField { field: "priority", problem: Problem::NotANumber });
         }

@@ -93,6 +93,10 @@ impl ParseLine for Strace {
             self.begin(process, begun)?;
             return Ok(None);
         }
+        // Strace has left the process before the call returned.
+        if text.ends_with(b"<detached ...>") {
+            return Ok(None);
+        }
         let joined;
         let whole = match text.strip_prefix(b"<... ") {
             Some(rest) => {

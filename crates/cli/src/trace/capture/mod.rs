@@ -23,6 +23,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use terrace_trace::{BadInput, CompactHeader, FileRole, Kind, Reader, Request};
 
+/// What to do about requests by io_uring, which nothing here sees.
+const NO_URING: &str = "have the program do without io_uring (MariaDB: innodb_use_native_aio=0), \
+                        or record with blktrace";
 /// Files with most traffic that are shown.
 const SHOWN_FILES: usize = 10;
 
@@ -37,6 +40,9 @@ pub fn capture(options: &TraceCapture) -> Result<(), Failure> {
         Some(folder) => below(folder)?,
         None => Vec::new(),
     };
+    if options.span.is_some_and(|span| span.0 <= 0.0) {
+        return Err(Failure::usage("--for has to be above zero"));
+    }
     // Before the work: a capture of an hour must have a place to go.
     check_replaceable(&options.out, "empty", |_| false)?;
     let raw = Raw::new(&options.out);

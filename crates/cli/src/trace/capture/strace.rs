@@ -4,8 +4,8 @@ use super::end::{End, POLL};
 use super::processes::{self, Process};
 use crate::failure::Failure;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
@@ -13,7 +13,7 @@ use std::thread::sleep;
 /// Everything that moves bytes of files, positions in them, or descriptors.
 const CALLS: &str = "trace=open,openat,openat2,creat,close,dup,dup2,dup3,fcntl,lseek,\
                      read,readv,pread64,preadv,preadv2,write,writev,pwrite64,pwritev,pwritev2,\
-                     io_submit,clone,clone3,fork,vfork";
+                     io_submit,io_uring_enter,clone,clone3,fork,vfork";
 /// The requests of an `io_submit` are shown, one for one; the rest is not needed in full.
 const SHOWN: &str = "abbrev=!io_submit";
 
@@ -44,6 +44,7 @@ pub fn run(raw: &Path, program: &[OsString], end: &End) -> Result<Option<String>
     // Not blocked: it passes the signal that ends it on to the program.
     let mut child = start(command(raw).args(["-I", "2", "--"]).args(program))?;
     let (status, is_stopped) = wait(&mut child, end)?;
+    report_unseen(raw);
     let is_fine = status.success() || is_stopped;
     Ok((!is_fine).then(|| {
         format!("the program ended with {status}, or it is not there or may not be watched")
@@ -68,6 +69,7 @@ pub fn attach(raw: &Path, processes: &[Process], end: &End) -> Result<Option<Str
     let mut child = start(strace.stderr(Stdio::piped()))?;
     let errors = child.stderr.take();
     let (status, is_stopped) = wait(&mut child, end)?;
+    report_unseen(raw);
     let mut said = String::new();
     if let Some(mut errors) = errors {
         let _ = io::Read::read_to_string(&mut errors, &mut said);
@@ -77,6 +79,17 @@ pub fn attach(raw: &Path, processes: &[Process], end: &End) -> Result<Option<Str
     }
     let why = said.lines().next().unwrap_or("strace failed").to_string();
     Ok(Some(format!("{why} ({status}); watching needs the rights of the process's owner or root")))
+}
+
+/// Says how many requests were not seen: of `io_uring_enter` strace shows no file.
+fn report_unseen(raw: &Path) {
+    let lines = File::open(raw).map(|file| BufReader::new(file).split(b'\n'));
+    let is_unseen = |line: &Vec<u8>| memchr::memmem::find(line, b" io_uring_enter(").is_some();
+    let count = lines.map_or(0, |lines| lines.map_while(Result::ok).filter(is_unseen).count());
+    if count > 0 {
+        let instead = super::NO_URING;
+        eprintln!("{count} calls of io_uring_enter are not in the trace; {instead}");
+    }
 }
 
 /// Waits for strace to end, or stops it when `end` has come. Whether it was stopped.

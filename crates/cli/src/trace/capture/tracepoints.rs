@@ -28,8 +28,9 @@ const CALLS: [&str; 20] = [
 ];
 /// Those that make a descriptor, which they return.
 const MAKERS: [&str; 8] = ["open", "openat", "openat2", "creat", "dup", "dup2", "dup3", "fcntl"];
-/// Calls that move bytes unseen.
-const UNSEEN: [&str; 2] = ["io_submit", "io_uring_enter"];
+/// Calls that move bytes unseen, and what can be done about it.
+const UNSEEN: [(&str, &str); 2] =
+    [("io_submit", "--with strace sees them"), ("io_uring_enter", super::NO_URING)];
 /// Room for events of each processor.
 const BUFFER_KIB: &str = "8192";
 const APPENDS: u64 = 0o2000;
@@ -149,7 +150,7 @@ impl Instance {
                 let _ = self.set(&format!("events/syscalls/sys_{side}_{call}/enable"), "1");
             }
         }
-        for call in UNSEEN {
+        for (call, _) in UNSEEN {
             let _ = self.set(&format!("events/syscalls/sys_enter_{call}/enable"), "1");
         }
         Ok(())
@@ -177,7 +178,8 @@ struct Calls {
     /// The event that is looked at.
     at: usize,
     lost: u64,
-    unseen: u64,
+    /// By their place in [`UNSEEN`].
+    unseen: [u64; UNSEEN.len()],
     /// Calls whose files could not be told.
     untold: u64,
 }
@@ -238,7 +240,7 @@ impl Calls {
             changes: BTreeMap::new(),
             at: 0,
             lost: 0,
-            unseen: 0,
+            unseen: [0; UNSEEN.len()],
             untold: 0,
         }
     }
@@ -263,9 +265,11 @@ impl Calls {
     fn take(&mut self, event: Event<'_>) -> io::Result<()> {
         match event {
             Event::Lost(lost) => self.lost += lost,
-            Event::Begins { name, .. } if UNSEEN.contains(&name) => self.unseen += 1,
             Event::Begins { thread, name, arguments } => {
-                self.begun.insert(thread, (name.to_string(), arguments));
+                match UNSEEN.iter().position(|row| row.0 == name) {
+                    Some(at) => self.unseen[at] += 1,
+                    None => drop(self.begun.insert(thread, (name.to_string(), arguments))),
+                }
             }
             Event::Ends { thread, time, name, result } => {
                 let begun = self.begun.remove(&thread).filter(|begun| begun.0 == name);
@@ -359,12 +363,10 @@ impl Calls {
                 self.untold
             );
         }
-        if self.unseen > 0 {
-            eprintln!(
-                "{} calls of io_submit and io_uring are not in the trace; --with strace sees those \
-                 of io_submit",
-                self.unseen
-            );
+        for ((name, instead), count) in UNSEEN.iter().zip(self.unseen) {
+            if count > 0 {
+                eprintln!("{count} calls of {name} are not in the trace; {instead}");
+            }
         }
     }
 }
