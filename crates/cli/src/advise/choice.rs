@@ -26,8 +26,8 @@ pub const MISSES_MIN: u64 = 1_000;
 /// A gain that a longer trace might show is looked for if it reaches this.
 const MAYBE_MIN: f64 = 1.2;
 
-/// Designs whose gain at twice the size was off by more than a tenth on a trace of the engine's
-/// own: `docs/ADVICE.md` says by how much, and why. They are shown and not advised.
+/// Designs whose gain at twice the size was off by more than a tenth on a trace of the engine's own
+/// under transactions: `docs/ADVICE.md` says by how much, and why. They are shown and not advised.
 pub const NOT_HELD: [&str; 2] = ["exclusive", "fasc"];
 
 /// Whether what is predicted of a design was found to be what the engine does.

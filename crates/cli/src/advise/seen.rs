@@ -138,6 +138,7 @@ pub fn mean(all: &[TierRates]) -> TierRates {
             mean.writes += one.writes / count;
             mean.sequential_writes += one.sequential_writes / count;
             mean.run_writes += one.run_writes / count;
+            mean.blocked_s += one.blocked_s / count;
         }
     }
     mean

@@ -8,6 +8,9 @@
 //!   of a block two batches at a time. Until then its slots are not free, what they hold is still
 //!   found, and second chances have less room. If no slot is free and no group may leave, a client
 //!   that needs a frame waits. Nothing else waits for a device.
+//! - L4: a pool with few frames for its groups has one partition, with one log: then all clients
+//!   wait for the same slots, and devices that have served what they have are idle meanwhile. Where
+//!   the pool has several logs, clients that meet another one go on, and no device is idle.
 
 use super::core_tier::{CoreTier, Now, candidate, number};
 use super::queues::Moment;
@@ -23,11 +26,16 @@ use terrace_tier::{
     SlotRules, UntilSync, Version,
 };
 
+/// The pool has as many frames, at least, in each partition for each page of a group.
+const FRAMES_PER_GROUP: u32 = 64;
+
 /// What is known beside the table of a design that appends.
 pub struct Appends {
     batch: Batch,
     group: u32,
     migration: usize,
+    /// Whether all clients wait for the same slots (L4).
+    is_alone: bool,
     /// Groups on their way home (L3).
     homeward: Vec<Homeward>,
     sweeps: Option<Sweeps>,
@@ -69,6 +77,7 @@ pub fn rules(design: Design, memory: &Memory, setup: &FlashSetup) -> (SlotRules,
         batch,
         group: sizes.group,
         migration: log.migration.max(1) as usize,
+        is_alone: frames / FRAMES_PER_GROUP < log.asked(batch).saturating_mul(2),
         homeward: Vec::new(),
         sweeps: (design.cleaning == CleaningRule::Sweeps).then(|| Sweeps::new(setup.cleaning)),
     };
@@ -175,7 +184,11 @@ impl<O: SlotOrder> CoreTier<'_, O> {
     /// The client that needs a slot waits until home has written something.
     fn wait(&mut self, io: &mut Traffic) {
         let next = self.appends().homeward.iter().map(Homeward::next).min();
-        io.wait_until(next.expect("slots are free, or leave"));
+        let next = next.expect("slots are free, or leave");
+        match self.appends().is_alone {
+            true => io.all_wait_until(next),
+            false => io.wait_until(next),
+        }
         self.end_homeward(io);
     }
 

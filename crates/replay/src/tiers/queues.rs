@@ -65,6 +65,8 @@ pub struct Queues {
     disks: Vec<Moment>,
     stripe_pages: u64,
     flash: Moment,
+    /// Share of all requests that are replayed.
+    share: f64,
     home_read: Moment,
     home_write: Moment,
     flash_read: Moment,
@@ -86,6 +88,7 @@ impl Queues {
             disks: vec![0; array.disks as usize],
             stripe_pages: array.stripe_pages,
             flash: 0,
+            share: array.share,
             home_read: of_disk(busy.home_read),
             home_write: of_disk(busy.home_write),
             flash_read: moment(busy.flash_read / array.share),
@@ -101,6 +104,17 @@ impl Queues {
     /// No client requests a page before `moment`.
     pub fn wait_until(&mut self, moment: Moment) {
         self.now = self.now.max(moment);
+    }
+
+    /// All clients wait until `moment`. For how long home, on average over its disks, and the flash
+    /// have nothing to do by then, counted by the share of the requests that are replayed.
+    pub fn all_wait_until(&mut self, moment: Moment) -> [Moment; 2] {
+        let from = self.now;
+        self.wait_until(moment);
+        let idle = |served: Moment| moment.saturating_sub(served.max(from));
+        let disks = self.disks.iter().map(|&served| idle(served)).sum::<Moment>();
+        [disks / self.disks.len() as Moment, idle(self.flash)]
+            .map(|idle| (idle as f64 * self.share) as Moment)
     }
 
     /// The first client that is free asks for a page: it waits for the next request.
@@ -290,6 +304,18 @@ mod tests {
         let mut queues = Queues::new(1, &setup(2, [1e-9, 1e-9, 1e-9, 1e-9]));
         let written = [0, 2, 4, 1].map(|place| queues.write_home(PageId(place)));
         assert_eq!(written, [2, 2, 4, 6], "one of the disks has three");
+    }
+
+    #[test]
+    fn devices_without_work_are_idle_while_all_wait() {
+        let mut queues = Queues::new(1, &setup(2, [1e-9, 1e-9, 1e-9, 5e-9]));
+        queues.write_home(PageId(0));
+        queues.write_flash();
+        // One disk has served its write at 2, the other has none, the flash has at 5.
+        assert_eq!(queues.all_wait_until(8), [(6 + 8) / 2, 3]);
+        assert_eq!(queues.now(), 8);
+        assert_eq!(queues.all_wait_until(8), [0, 0], "no time has passed");
+        assert_eq!(queues.all_wait_until(4), [0, 0], "that is over");
     }
 
     #[test]

@@ -183,23 +183,25 @@ impl<'a> TierVisitor<'a> for All<'a> {
         let mut cuts = self.references.cuts().iter().map(|&cut| cut as usize).peekable();
         let mut marks = self.marks.iter().copied().peekable();
         let mut marked = Vec::with_capacity(self.marks.len());
-        let first =
-            |cut: Option<&usize>, mark: Option<&usize>| cut.into_iter().chain(mark).min().copied();
+        // Where the next cut or mark is: few references have one, and each asks.
+        let first = |cut: Option<&usize>, mark: Option<&usize>| {
+            cut.into_iter().chain(mark).min().copied().unwrap_or(usize::MAX)
+        };
         let mut next = first(cuts.peek(), marks.peek());
         let mut at = 0;
         for (pages, [mut writes, mut waits]) in self.references.by_word() {
             for &page in pages {
-                let mut is_cut = false;
-                if next == Some(at) {
+                if next == at {
                     while marks.next_if_eq(&at).is_some() {
                         marked.push(replay.counts());
                     }
-                    is_cut = cuts.next_if_eq(&at).is_some();
+                    if cuts.next_if_eq(&at).is_some() {
+                        replay.cut();
+                        waits &= !1;
+                    }
                     next = first(cuts.peek(), marks.peek());
                 }
-                if is_cut {
-                    replay.cut();
-                } else if waits & 1 != 0 {
+                if waits & 1 != 0 {
                     replay.wait();
                 }
                 replay.reference(page, writes & 1 != 0);

@@ -23,6 +23,8 @@ pub struct DeviceTraffic {
     pub sequential_writes: u64,
     /// Of these, pages of a large write that are not its first.
     pub run_writes: u64,
+    /// For how long it had nothing to do since all clients waited for slots, in nanoseconds.
+    pub blocked_ns: u64,
 }
 
 /// The same, for each of something.
@@ -38,6 +40,8 @@ pub struct DeviceRates {
     pub sequential_writes: f64,
     /// Of these, pages of a large write that are not its first.
     pub run_writes: f64,
+    /// Seconds for which it had nothing to do since all clients waited for slots.
+    pub blocked_s: f64,
 }
 
 impl DeviceTraffic {
@@ -49,6 +53,7 @@ impl DeviceTraffic {
             writes: self.writes - before.writes,
             sequential_writes: self.sequential_writes - before.sequential_writes,
             run_writes: self.run_writes - before.run_writes,
+            blocked_ns: self.blocked_ns - before.blocked_ns,
         }
     }
 
@@ -61,6 +66,7 @@ impl DeviceTraffic {
             writes: self.writes as f64 / count,
             sequential_writes: self.sequential_writes as f64 / count,
             run_writes: self.run_writes as f64 / count,
+            blocked_s: self.blocked_ns as f64 / 1e9 / count,
         }
     }
 
@@ -72,7 +78,8 @@ impl DeviceTraffic {
 }
 
 impl DeviceRates {
-    /// Seconds that the device is busy with them, if each takes as long as `times` has it.
+    /// Seconds that the device is busy with them, if each takes as long as `times` has it, or has
+    /// nothing to do since all clients wait for slots: that time is as good as lost.
     #[must_use]
     pub fn time_s(&self, times: &ServiceTimes) -> f64 {
         let random_writes = self.writes - self.sequential_writes;
@@ -82,6 +89,7 @@ impl DeviceRates {
             + random_writes * times.random_write_s
             + lone_writes * times.sequential_write_s
             + self.run_writes * times.run_write_s
+            + self.blocked_s
     }
 }
 
@@ -174,6 +182,14 @@ impl<'a> Traffic<'a> {
     /// A client waits until `moment`.
     pub(super) fn wait_until(&mut self, moment: Moment) {
         self.queues.iter_mut().for_each(|queues| queues.wait_until(moment));
+    }
+
+    /// All clients wait until `moment`: until then nobody gives the devices work.
+    pub(super) fn all_wait_until(&mut self, moment: Moment) {
+        let Some(queues) = &mut self.queues else { return };
+        let [home, flash] = queues.all_wait_until(moment);
+        self.home.blocked_ns += home;
+        self.flash.blocked_ns += flash;
     }
 
     /// A client misses `page`, which flash has or has not: the next request is its read. How many
@@ -304,6 +320,7 @@ mod tests {
             writes: 4,
             sequential_writes: 2,
             run_writes: 1,
+            blocked_ns: 0,
         };
         assert_eq!(traffic.home, expected);
         let times = ServiceTimes {
