@@ -61,7 +61,7 @@ impl Table {
 
 /// Escapes what HTML means something by.
 fn cell(tag: &str, text: &str) -> String {
-    format!("<{tag}>{}</{tag}>", crate::report::escaped(text))
+    format!("<{tag}>{}</{tag}>", crate::report::html::escaped(text))
 }
 
 /// A number with its thousands apart.

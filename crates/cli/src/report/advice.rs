@@ -5,8 +5,9 @@
 //!   read beside it. It is a note, and a level where the scale reaches that far.
 //! - C2: gains are drawn up to `GAIN_TOLD_MAX`, beyond which none is told.
 
+use super::html::escaped;
 use super::plot::{Chart, Series};
-use super::{bottom, colour, escaped, parameters, top};
+use super::{bottom, colour, parameters, top};
 use crate::advise::{Advice, Estimate, GAIN_TOLD_MAX};
 use crate::table::percent;
 use serde_json::Value;

@@ -1,7 +1,8 @@
 //! The page of `replay --curve`: miss ratios against capacity, as curves and in figures.
 
+use super::html::escaped;
 use super::plot::{Chart, Series};
-use super::{bottom, escaped, hue, parameters, top};
+use super::{bottom, hue, parameters, top};
 use crate::table::{percent, thousands};
 use serde_json::{Map, Value};
 use std::fmt::Write;

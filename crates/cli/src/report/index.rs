@@ -1,6 +1,7 @@
 //! The page of `bench index`: its tables.
 
-use super::{bottom, escaped, parameters, top};
+use super::html::escaped;
+use super::{bottom, parameters, top};
 use crate::bench::IndexTable;
 use serde_json::{Map, Value};
 use std::fmt::Write;

@@ -5,6 +5,7 @@
 
 mod advice;
 mod curves;
+pub mod html;
 mod index;
 mod plot;
 mod restart;
@@ -16,6 +17,7 @@ pub use restart::restart_page;
 
 use crate::results::{Bench, Run, Traffic, Window};
 use crate::table::{percent, thousands};
+use html::escaped;
 use plot::{Chart, Series};
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -60,11 +62,6 @@ fn top(command: &str, headline: &str, subtitle: &str, repeat: &str) -> String {
 
 fn bottom() -> String {
     format!("</main><script>{SCRIPT}</script></body></html>")
-}
-
-/// `text` with the letters that HTML means something by replaced.
-pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn headline(bench: &Bench) -> String {
@@ -422,10 +419,5 @@ mod tests {
         assert!(page.contains("lc / dw"));
         assert!(page.contains("8 seeds from 1"));
         assert!(page.contains("95%:"));
-    }
-
-    #[test]
-    fn text_is_escaped() {
-        assert_eq!(escaped("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
     }
 }

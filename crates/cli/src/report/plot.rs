@@ -83,8 +83,8 @@ const LABEL_ROOM_MIN: f64 = 20.0;
 impl Chart<'_> {
     /// The chart as a `figure` element.
     pub fn html(&self) -> String {
-        let data = super::escaped(&self.data().to_string());
-        let title = super::escaped(&self.title);
+        let data = super::html::escaped(&self.data().to_string());
+        let title = super::html::escaped(&self.title);
         let svg = self.svg();
         format!(
             "<figure class=\"plot\" data-title=\"{title}\" data-chart=\"{data}\">{svg}</figure>"
@@ -149,7 +149,7 @@ impl Chart<'_> {
         let _ = write!(
             out,
             "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
-            super::escaped(&self.title),
+            super::html::escaped(&self.title),
         );
         self.draw_axes(&mut out, &frame, x_step, y_step);
         for series in self.shown() {
@@ -162,7 +162,7 @@ impl Chart<'_> {
                 "<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/><text \
                  class=\"marked\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
                 y - 12.0,
-                super::escaped(name),
+                super::html::escaped(name),
             );
         }
         if self.label_room > LABEL_ROOM_MIN {
@@ -250,7 +250,7 @@ impl Chart<'_> {
                 series.class,
                 frame.right + 8.0,
                 y + 4.0,
-                super::escaped(series.label),
+                super::html::escaped(series.label),
             );
         }
     }

@@ -1,7 +1,8 @@
 //! The page of `bench restart`: the intervals, throughput before, during and after, the figures.
 
+use super::html::escaped;
 use super::plot::{Chart, Series};
-use super::{bottom, escaped, parameter_text, parameters, seeds, top};
+use super::{bottom, parameter_text, parameters, seeds, top};
 use crate::bench::restart::{RestartRun, RestartWindow};
 use crate::results::Bench;
 use crate::table::{percent, thousands};
