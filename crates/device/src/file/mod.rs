@@ -65,6 +65,7 @@ use self::job::Job;
 use self::ring::Ring;
 use self::shared::Shared;
 use self::transfer::{PIECES_MAX, Transfer};
+use crate::completion::Completion;
 use crate::failure::Released;
 use crate::{
     Counters, Device, IoFailure, Op, PSYNC_GROUP_MAX, Punched, Request, SECTOR_SIZE, Ticket,
@@ -166,6 +167,27 @@ impl FileDevice {
         }
     }
 
+    /// Counts a batch as outstanding.
+    fn begin(&self, requests: &[Request<'_>]) -> Arc<Completion> {
+        requests.iter().for_each(|request| request.validate(self.len()));
+        let first = &requests[0];
+        let range = Some((first.offset, first.len()));
+        let completion = self.0.completion(requests.len(), Job::of(first.op), range);
+        self.0.gauge.start(requests.len());
+        completion
+    }
+
+    /// The transfers of a batch.
+    fn transfers(
+        &self,
+        requests: &[Request<'_>],
+        completion: &Arc<Completion>,
+    ) -> impl Iterator<Item = Transfer> {
+        requests.iter().enumerate().map(move |(index, request)| {
+            Transfer::new(&self.0, completion, index, Job::of(request.op), request)
+        })
+    }
+
     /// Whether a ring can take the group as one.
     fn takes_group(&self, requests: &[Request<'_>]) -> bool {
         self.0.method == Method::Uring
@@ -216,15 +238,9 @@ impl Device for FileDevice {
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
-        requests.iter().for_each(|request| request.validate(self.len()));
-        let first = &requests[0];
-        let range = Some((first.offset, first.len()));
-        let completion = self.0.completion(requests.len(), Job::of(first.op), range);
+        let completion = self.begin(requests);
         let ticket = completion.ticket();
-        self.0.gauge.start(requests.len());
-        let transfers = requests.iter().enumerate().map(|(index, request)| {
-            Transfer::new(&self.0, &completion, index, Job::of(request.op), request)
-        });
+        let transfers = self.transfers(requests, &completion);
         let asynchronous = self.0.method == Method::Uring && requests.len() > 1;
         if asynchronous
             && !self.0.is_forked()
@@ -249,15 +265,9 @@ impl Device for FileDevice {
             let ticket = unsafe { self.submit(requests) };
             return self.wait(ticket);
         };
-        requests.iter().for_each(|request| request.validate(self.len()));
-        let first = &requests[0];
-        let range = Some((first.offset, first.len()));
-        let completion = self.0.completion(requests.len(), Job::of(first.op), range);
+        let completion = self.begin(requests);
         let ticket = completion.ticket();
-        self.0.gauge.start(requests.len());
-        let transfers = requests.iter().enumerate().map(|(index, request)| {
-            Transfer::new(&self.0, &completion, index, Job::of(request.op), request)
-        });
+        let transfers = self.transfers(requests, &completion);
         match Group::new(ring, transfers.collect()).run(|| completion.wait_for()) {
             Ended::Answered(ring) => ring.into_iter().for_each(|it| self.0.groups.give_back(it)),
             Ended::Late(group) => Arc::clone(&self.0.helpers).run(move || group.run_out()),
