@@ -466,6 +466,13 @@ impl Engine {
         self.closing.load(Ordering::Acquire)
     }
 
+    /// Home is full: has the reclaim task free what trees keep for their next blocks, if any does.
+    pub(crate) fn offer_spare(&self) {
+        for tree in self.trees.space.trees_with_spare(self.oldest_wanted()) {
+            self.reclaim.offer(Work::Spare(tree));
+        }
+    }
+
     /// Refuses new transactions, waits for those that are open in other tasks, writes what the
     /// restart wants written, takes a last checkpoint, and stops. Only the first call does.
     ///

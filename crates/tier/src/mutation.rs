@@ -139,6 +139,8 @@ mutations! {
     PunchBeforeCheckpoint,
     /// Compaction: the left neighbour of a node that moves leads to its new place.
     MoveWithoutNeighbour,
+    /// Compaction: the row of a value that moves is locked.
+    MoveUnlocked,
 
     /// Large values: home has their pages durably before a record refers to them.
     ReferBeforeSync,
