@@ -14,6 +14,8 @@ use terrace_policy::{FlashRole, designs, restarts};
 use terrace_pool::{Mutation, Mutations};
 use terrace_rt::{LeafMutex, Prng, Stopped, Virtual, VirtualConfig, sleep};
 
+#[path = "blocks/beside.rs"]
+mod beside;
 #[path = "blocks/harmed.rs"]
 mod harmed;
 
