@@ -203,6 +203,16 @@ impl std::ops::Deref for Joined {
     }
 }
 
+/// A cell of a leaf.
+pub(crate) struct LeafCell<'a> {
+    pub(crate) flags: u8,
+    /// The key without the prefix.
+    pub(crate) suffix: &'a [u8],
+    /// Where in the page the value is.
+    pub(crate) value_at: usize,
+    pub(crate) value_len: usize,
+}
+
 /// A page read as a node.
 #[derive(Clone, Copy)]
 pub(crate) struct Node<'a> {
@@ -333,6 +343,19 @@ impl<'a> Node<'a> {
         let at = cell + LEAF_CELL + slot_key_len(slot);
         let len = usize::from(u16::from_le_bytes([*low, *high]));
         (*flags, self.page.get(at..at + len).unwrap_or_default())
+    }
+
+    /// Leaf: all of cell `index` at once. `None` if it is none.
+    #[inline]
+    pub(crate) fn leaf_cell(&self, index: usize) -> Option<LeafCell<'a>> {
+        let slot = self.slot(index);
+        let (at, key_len) = (slot_offset(slot), slot_key_len(slot));
+        let (head, rest) = self.page.get(at..)?.split_first_chunk::<LEAF_CELL>()?;
+        let [flags, low, high] = *head;
+        let (suffix, rest) = rest.split_at_checked(key_len)?;
+        let value_len = usize::from(u16::from_le_bytes([low, high]));
+        let value_at = at + LEAF_CELL + key_len;
+        (value_len <= rest.len()).then_some(LeafCell { flags, suffix, value_at, value_len })
     }
 
     /// Leaf: where in the page the value of key `index` lies.

@@ -7,9 +7,9 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use terrace_pool::PageRef;
+use terrace_pool::{PageAhead, PageRef};
 
-use super::{Batch, Scan, Stop, first_slot, push};
+use super::{Batch, LEAF, Scan, Stop, first_slot, push};
 use crate::Error;
 use crate::btree::Tree;
 use crate::btree::node::{Node, OVERFLOW};
@@ -103,13 +103,21 @@ impl<'l, 't> Leaf<'l, 't> {
     /// Appends the rows of `slots`, and of the graves, in ascending order.
     fn ascend(
         &mut self,
-        slots: std::ops::Range<usize>,
+        mut slots: std::ops::Range<usize>,
         limit: usize,
         batch: &mut Batch,
+        goes_on: bool,
     ) -> Result<Stop, Error> {
         if self.view.is_current(self.page) {
             batch.copy_leaf(&self.node, slots.len(), limit);
             let limit = self.limit_of(batch, limit);
+            if batch.has_leaf() {
+                // The next leaf comes into the processor's cache while this one is read.
+                let next = Some(self.node.right()).filter(|_| goes_on);
+                let mut ahead = next.and_then(|next| self.tree.pool.ahead(next));
+                let step = || ahead.iter_mut().for_each(PageAhead::step);
+                slots.start += batch.push_slots(&self.node, slots.clone(), step);
+            }
             for slot in slots {
                 if batch.is_full(limit) {
                     return Ok(Stop::Full);
@@ -143,13 +151,16 @@ impl<'l, 't> Leaf<'l, 't> {
     /// As `ascend`, in descending order.
     fn descend(
         &mut self,
-        slots: std::ops::Range<usize>,
+        mut slots: std::ops::Range<usize>,
         limit: usize,
         batch: &mut Batch,
     ) -> Result<Stop, Error> {
         if self.view.is_current(self.page) {
             batch.copy_leaf(&self.node, slots.len(), limit);
             let limit = self.limit_of(batch, limit);
+            if batch.has_leaf() {
+                slots.end -= batch.push_slots(&self.node, slots.clone().rev(), || {});
+            }
             for slot in slots.rev() {
                 if batch.is_full(limit) {
                     return Ok(Stop::Full);
@@ -218,7 +229,8 @@ impl Scan {
                 Bound::Included(upper) => node.child_of(upper),
                 Bound::Excluded(upper) => node.child_below(upper),
             };
-            if let Stop::Full = leaf.ascend(slot..end, limit, batch)? {
+            let goes_on = self.walked > 0 || limit != LEAF && limit > end - slot.min(end);
+            if let Stop::Full = leaf.ascend(slot..end, limit, batch, goes_on)? {
                 return Ok(Stop::Full);
             }
             let goes_on = node.upper().is_some_and(|fence| match &self.upper {
