@@ -51,6 +51,7 @@ use std::ops::Range;
 
 use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, kind};
 
+pub(crate) use super::short::common_prefix;
 use super::short::{compare, equal, first_four, starts_with};
 
 pub(crate) const LEVEL_AT: usize = 6;
@@ -150,17 +151,6 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
         Some(bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
         None => 0,
     }
-}
-
-/// The length of what `a` and `b` both begin with.
-pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    if starts_with(b, a) {
-        return a.len();
-    }
-    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
-    let words = a_words.iter().zip(b_words).take_while(|(a, b)| a == b).count();
-    let (a_rest, b_rest) = (&a[8 * words..], &b[8 * words..]);
-    8 * words + a_rest.iter().zip(b_rest).take_while(|(a, b)| a == b).count()
 }
 
 /// The shortest key that separates `left` from `right`: above the one, at most the other.
@@ -333,16 +323,10 @@ impl<'a> Node<'a> {
     /// Leaf: the flags and the value of key `index`.
     #[inline]
     pub(crate) fn record(&self, index: usize) -> (u8, &'a [u8]) {
-        let slot = self.slot(index);
-        let cell = slot_offset(slot);
-        let Some([flags, low, high]) =
-            self.page.get(cell..).and_then(|cell| cell.first_chunk::<LEAF_CELL>())
-        else {
-            return (0, &[]);
-        };
-        let at = cell + LEAF_CELL + slot_key_len(slot);
-        let len = usize::from(u16::from_le_bytes([*low, *high]));
-        (*flags, self.page.get(at..at + len).unwrap_or_default())
+        match self.leaf_cell(index) {
+            Some(cell) => (cell.flags, &self.page[cell.value_at..cell.value_at + cell.value_len]),
+            None => (0, &[]),
+        }
     }
 
     /// Leaf: all of cell `index` at once. `None` if it is none.
@@ -361,9 +345,7 @@ impl<'a> Node<'a> {
     /// Leaf: where in the page the value of key `index` lies.
     #[inline]
     pub(crate) fn value_at(&self, index: usize) -> Range<usize> {
-        let end = |value: &[u8]| value.as_ptr().addr() - self.page.as_ptr().addr() + value.len();
-        let (_, value) = self.record(index);
-        if value.is_empty() { 0..0 } else { end(value) - value.len()..end(value) }
+        self.leaf_cell(index).map_or(0..0, |cell| cell.value_at..cell.value_at + cell.value_len)
     }
 
     /// The page that it is in.

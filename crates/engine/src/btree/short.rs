@@ -125,6 +125,17 @@ pub(super) fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
     bytes.get(..prefix.len()).is_some_and(|head| equal(head, prefix))
 }
 
+/// The length of what `a` and `b` both begin with.
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    if starts_with(b, a) {
+        return a.len();
+    }
+    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let words = a_words.iter().zip(b_words).take_while(|(a, b)| a == b).count();
+    let (a_rest, b_rest) = (&a[8 * words..], &b[8 * words..]);
+    8 * words + a_rest.iter().zip(b_rest).take_while(|(a, b)| a == b).count()
+}
+
 #[cfg(test)]
 mod tests {
     use terrace_rt::Prng;
