@@ -4,13 +4,15 @@
 mod model;
 #[path = "snapshots/races.rs"]
 mod races;
+#[path = "snapshots/spilled.rs"]
+mod spilled;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace::{Database, Devices, Durability, Error, Nanos, TableDef, World};
 use terrace_device::model::{Preset, SimDevice, build};
-use terrace_device::{Keep, Store};
+use terrace_device::{Device, Keep, Store};
 use terrace_pool::Mutations;
 use terrace_rt::{Prng, Virtual, VirtualConfig, sleep, spawn, yield_now};
 
@@ -28,22 +30,38 @@ struct Shape {
     version_bytes: u64,
     log_bytes: u64,
     mutations: Mutations,
+    /// Bytes for versions on disk.
+    spill_bytes: u64,
 }
 
-const SHAPE: Shape =
-    Shape { frames: 256, version_bytes: 4 << 20, log_bytes: 32 << 20, mutations: Mutations::NONE };
+const SHAPE: Shape = Shape {
+    frames: 256,
+    version_bytes: 4 << 20,
+    log_bytes: 32 << 20,
+    mutations: Mutations::NONE,
+    spill_bytes: 0,
+};
 
 impl Shape {
     fn create(&self) -> Database {
         let device = |bytes| build(Preset::Ram, World::current(), Store::new(bytes, Keep::Plain));
+        self.create_with((self.spill_bytes > 0).then(|| device(2 * self.spill_bytes) as _))
+    }
+
+    fn create_with(&self, versions: Option<Arc<dyn Device>>) -> Database {
+        let device = |bytes| build(Preset::Ram, World::current(), Store::new(bytes, Keep::Plain));
         let devices = Devices { home: device(64 << 20), flash: None, log: device(self.log_bytes) };
-        Database::builder()
+        let builder = Database::builder()
             .memory(self.frames * 8192)
             .version_memory(self.version_bytes)
+            .version_limit(self.spill_bytes)
             .tune(|tier| tier.mutations = self.mutations)
-            .devices(devices)
-            .create_on_devices()
-            .expect("memory")
+            .devices(devices);
+        let builder = match versions {
+            Some(device) => builder.version_device(device),
+            None => builder,
+        };
+        builder.create_on_devices().expect("memory")
     }
 }
 
@@ -147,7 +165,7 @@ fn a_large_transaction_is_not_waited_for_while_its_versions_have_room() {
 fn a_snapshot_beyond_its_memory_is_ended_and_told_and_no_writer_waits() {
     in_world(4, 0, || {
         let db = Shape { version_bytes: 64 << 10, ..SHAPE }.create();
-        put(&db, 1, 10);
+        (0..2_000).for_each(|row| put(&db, row, 10));
         let (first, second) = (db.begin_read().expect("open"), db.begin_read().expect("open"));
         for round in 0..2_000 {
             put(&db, round, 11);
@@ -178,7 +196,8 @@ fn a_snapshot_that_was_ended_looks_at_rows_of_which_too_little_is_kept() {
         let snapshot = db.begin_read().expect("open");
         (0..20_000).for_each(|round| put(&large, 49, round as u8, 300).expect("room"));
         let other = |row| db.write(|txn| put(txn, row, 3, 300));
-        (100..30_000).for_each(|row| other(row).expect("room"));
+        // In descending order: of rows behind all others no versions are kept.
+        (100..30_000).rev().for_each(|row| other(row).expect("room"));
         large.commit(Durability::None).expect("room");
         db.write(|txn| (0..50).try_for_each(|row| put(txn, row, 4, 10))).expect("room");
         for row in [0, 20, 49] {

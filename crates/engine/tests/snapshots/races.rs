@@ -207,12 +207,12 @@ fn is_sound(db: &Database, prng: &mut Prng) -> Result<bool, Error> {
 }
 
 /// Snapshots that were ended, and whole ones; or the first of `seeds` with an unsound one.
-fn endings(seeds: Range<u64>, mutations: Mutations) -> Result<(u64, u64), u64> {
+fn endings(seeds: Range<u64>, mutations: Mutations, spill_bytes: u64) -> Result<(u64, u64), u64> {
     let (mut ended, mut whole) = (0, 0);
     for seed in seeds {
         let found = in_world(seed, 2 + seed as u32 % 5, || {
             let version_bytes = (64 << 10) << (seed % 4);
-            let db = Shape { mutations, version_bytes, ..SHAPE }.create();
+            let db = Shape { mutations, version_bytes, spill_bytes, ..SHAPE }.create();
             let filled = db.write(|txn| {
                 let mut accounts = txn.open_table(PAIRS)?;
                 (0..ACCOUNTS).try_for_each(|row| accounts.insert(row, &account(BALANCE)).map(drop))
@@ -247,7 +247,22 @@ fn endings(seeds: Range<u64>, mutations: Mutations) -> Result<(u64, u64), u64> {
 
 #[test]
 fn a_snapshot_that_is_ended_shows_nothing_that_it_did_not_see() {
-    let (ended, whole) = endings(0..60, Mutations::NONE).expect("sound");
+    let (ended, whole) = endings(0..60, Mutations::NONE, 0).expect("sound");
     assert!(ended > 20 && whole > 20, "{ended} were ended, {whole} whole");
-    endings(0..300, Mutation::EndAfterCollecting.into()).expect_err("what ends is told first");
+    endings(0..300, Mutation::EndAfterCollecting.into(), 0).expect_err("what ends is told first");
+}
+
+#[test]
+fn a_snapshot_sees_the_same_while_versions_are_spilled() {
+    let (ended, whole) = endings(0..60, Mutations::NONE, 1 << 20).expect("sound");
+    assert!(whole > 100, "{ended} were ended, {whole} whole");
+    for mutation in [
+        Mutation::EndAfterCollecting,
+        Mutation::DropNeededRuns,
+        Mutation::ShowFrozenLate,
+        Mutation::LookAtSpilledFirst,
+    ] {
+        let found = endings(0..400, mutation.into(), 1 << 20);
+        assert!(found.is_err(), "{mutation:?} shows nowhere: {found:?}");
+    }
 }

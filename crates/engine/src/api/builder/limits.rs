@@ -1,5 +1,8 @@
 //! Options that limit what transactions take: locks, versions, time.
 
+use std::sync::Arc;
+
+use terrace_device::Device;
 use terrace_rt::Nanos;
 
 use super::Builder;
@@ -17,9 +20,12 @@ impl Builder {
     ///
     /// While a snapshot is open ([`Database::begin_read`](crate::Database::begin_read)), what rows
     /// were before they are changed is kept here: about 90 bytes for each row that was changed
-    /// since the oldest snapshot was opened, its key and its value. Beyond this limit the oldest
-    /// snapshots are ended, and return [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld);
-    /// writers never wait for them.
+    /// since the oldest snapshot was opened, its key and its value. From a quarter of this limit on
+    /// the versions of transactions that have ended go to disk ([`Builder::version_limit`]). What
+    /// stays in memory, above all that of open transactions, may take the whole limit; beyond it
+    /// the oldest snapshots are ended, and return
+    /// [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld). Writers never wait for them, nor
+    /// for the disk: snapshots are also ended if versions come faster than the disk takes them.
     ///
     /// Transactions that change more than 4 MiB keep how to undo it in as much memory again. One
     /// that finds no room there makes readers that begin before it ends take locks.
@@ -28,6 +34,31 @@ impl Builder {
     #[must_use]
     pub fn version_memory(mut self, bytes: u64) -> Builder {
         self.version_bytes = bytes;
+        self
+    }
+
+    /// Most space for versions on disk, in bytes: 16 GiB by default, at least 1 MiB, or 0 if they
+    /// are to stay in memory. Beyond it the oldest snapshots are ended, and return
+    /// [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld).
+    ///
+    /// The file has no name, and is made in the folder of the home when it is needed for the first
+    /// time: it goes with the process. If the home is a block device, versions stay in memory, as
+    /// they do in a database on [`Builder::devices`] without a [`Builder::version_device`]. If it
+    /// fails, or its disk is full, snapshots are ended, and return
+    /// [`Error::SnapshotLost`](crate::Error::SnapshotLost); nothing else is concerned.
+    ///
+    /// Creating or opening the database fails with `InvalidOption` if the limit is out of range.
+    #[must_use]
+    pub fn version_limit(mut self, bytes: u64) -> Builder {
+        self.version_limit = bytes;
+        self
+    }
+
+    /// The device for versions, in place of a file: as [`Builder::devices`] for the parts of the
+    /// database. What it holds is overwritten, and of no use afterwards.
+    #[must_use]
+    pub fn version_device(mut self, device: Arc<dyn Device>) -> Builder {
+        self.version_device = Some(device);
         self
     }
 
