@@ -479,11 +479,7 @@ impl Database {
             lock_escalations: count(&tally.escalations),
             locks: locks.stored,
             active: engine.locks.owners_count() + engine.versions.open_count(),
-            snapshots: engine.versions.open_count(),
-            oldest_snapshot: engine.versions.oldest_age(),
-            version_bytes: engine.versions.bytes(),
-            version_disk_bytes: engine.versions.spilled().0,
-            version_runs: engine.versions.spilled().1,
+            ..spilling::stats(engine)
         };
         Stats {
             pool: engine.pool.stats(),
