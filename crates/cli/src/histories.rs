@@ -192,7 +192,7 @@ fn draw(design: Design, options: &Torture, seed: u64, folder: &Path) -> Setting 
     let has_snapshots = prng.fork().chance(2);
     if has_snapshots {
         // So little that versions go to disk, and some snapshots end.
-        builder = builder.version_memory(64 << 10);
+        builder = builder.version_memory(64 << 10).version_limit(4 << 20);
     }
     let options = Options {
         clients: THREADS,

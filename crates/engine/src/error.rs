@@ -174,7 +174,8 @@ pub enum Error {
     },
     /// What this snapshot sees, and what was written since, were more than there is memory for
     /// ([`Builder::version_memory`](crate::Builder::version_memory)), so that the snapshot was
-    /// ended. Begin another one; allow more memory, or read for a shorter time.
+    /// ended. Begin another one; allow more memory, let versions go to disk
+    /// ([`Builder::version_limit`](crate::Builder::version_limit)), or read for a shorter time.
     SnapshotTooOld,
     /// What this snapshot sees could not be written to the file of old row versions, or read from
     /// it, so that the snapshot was ended. Nothing else is lost: begin another one. If the disk of

@@ -38,7 +38,7 @@ fn history(seed: u64, reads: Reads) -> History {
     let version_bytes = [64 << 10, 64 << 10, 16 << 20][prng.below(3) as usize];
     let is_spilled = matches!(reads, Reads::Spilled(_));
     let version_bytes = if is_spilled { 64 << 10 } else { version_bytes };
-    let versions = device(8 << 20);
+    let versions = is_spilled.then(|| device(8 << 20));
     let frames = if prng.chance(3) { 16 } else { 64 };
     let options = Options {
         seed,
@@ -52,9 +52,9 @@ fn history(seed: u64, reads: Reads) -> History {
     };
     world
         .run(|| {
-            let builder = match is_spilled {
-                true => Database::builder().version_device(versions).version_limit(4 << 20),
-                false => Database::builder(),
+            let builder = match versions {
+                Some(device) => Database::builder().version_device(device).version_limit(4 << 20),
+                None => Database::builder(),
             };
             let db = builder
                 .tune(|tier| tier.mutations = mutations)

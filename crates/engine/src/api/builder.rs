@@ -27,7 +27,6 @@ use crate::{Action, BadCopy, Database, Devices, Error, Part};
 const MEMORY_BYTES: u64 = 64 << 20;
 const LOCK_BYTES: u64 = 64 << 20;
 const VERSION_BYTES: u64 = 64 << 20;
-const VERSION_LIMIT: u64 = 16 << 30;
 const LOCK_TIMEOUT: Nanos = Nanos(10_000_000_000);
 /// Fewer frames than this may all be latched by one task's splits and evictions.
 const FRAMES_MIN: u64 = 16;
@@ -81,8 +80,10 @@ pub struct Builder {
     lock_bytes: u64,
     lock_limits: LockLimits,
     version_bytes: u64,
-    version_limit: u64,
-    /// Where versions go for which memory has no room: a device, or a file in a folder.
+    /// Bytes of versions on disk; `None` if no limit was given.
+    version_limit: Option<u64>,
+    /// Where versions go for which memory has no room, if they are to be spilled: a device, or a
+    /// file in a folder.
     version_device: Option<Arc<dyn Device>>,
     version_folder: Option<PathBuf>,
     pub(super) identity: Option<u128>,
@@ -128,7 +129,7 @@ impl Default for Builder {
                 close_timeout: LOCK_TIMEOUT,
             },
             version_bytes: VERSION_BYTES,
-            version_limit: VERSION_LIMIT,
+            version_limit: None,
             version_device: None,
             version_folder: None,
             identity: None,

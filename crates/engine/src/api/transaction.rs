@@ -108,12 +108,12 @@ pub struct WriteTransaction {
 /// commit has returned sees that commit. It takes no locks, waits for no transaction, and holds up
 /// none. It does not see what a [`WriteTransaction`] of the same thread has not committed yet.
 ///
-/// While it is open, memory and a file keep what rows were that others change, and pages of large
-/// values and tables that others drop stay at home. If they have no more room
-/// ([`Builder::version_memory`](crate::Builder::version_memory),
-/// [`Builder::version_limit`](crate::Builder::version_limit)), the oldest snapshots are ended: each
-/// of their operations fails with [`Error::SnapshotTooOld`] from then on, or with
-/// [`Error::SnapshotLost`] if the file has failed.
+/// While it is open, memory keeps what rows were that others change, and pages of large values and
+/// tables that others drop stay at home. If that memory is more than
+/// [`Builder::version_memory`](crate::Builder::version_memory), the oldest snapshots are ended:
+/// each of their operations fails with [`Error::SnapshotTooOld`] from then on. With
+/// [`Builder::version_limit`](crate::Builder::version_limit), a file takes what memory has no room
+/// for; if that fails, operations of a snapshot fail with [`Error::SnapshotLost`].
 ///
 /// There is one exception. While a transaction is open that has changed so much that its undo has
 /// no room in memory (see there), or while an unfinished one of before a crash cannot be rolled

@@ -106,8 +106,8 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         ),
         Error::SnapshotTooOld => f.write_str(
             "the snapshot was ended, since the versions of rows that it may see took more than \
-             `version_memory` or `version_limit`: begin another one, allow more, or read for a \
-             shorter time",
+             `version_memory`, or `version_limit` if that is set: begin another one, allow more, \
+             or read for a shorter time",
         ),
         Error::SnapshotLost { source } => write!(
             f,

@@ -370,7 +370,9 @@ impl Versions {
         self.change(part, |part| {
             part.look_ahead(changes);
             for change in changes {
-                part.mark(change, horizon, self.marks_max());
+                if self.spills() {
+                    part.mark(change, horizon, self.marks_max());
+                }
                 part.keep(change, horizon, makes_whole);
             }
         });

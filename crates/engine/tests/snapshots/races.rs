@@ -189,7 +189,7 @@ fn transfer(db: &Database, prng: &mut Prng) -> Result<(), Error> {
 }
 
 /// Whether a snapshot sees what it should, if it was not ended: the sum, and each row the same
-/// again.
+/// again, one by one and in scans both ways.
 fn is_sound(db: &Database, prng: &mut Prng) -> Result<bool, Error> {
     let txn = db.begin_read()?;
     let accounts = txn.open_table(PAIRS)?;
@@ -201,6 +201,16 @@ fn is_sound(db: &Database, prng: &mut Prng) -> Result<bool, Error> {
             return Ok(false);
         }
         yield_now();
+    }
+    let entry = |entry: Result<terrace::Entry<u64, &'static [u8]>, Error>| {
+        yield_now();
+        entry.map(|entry| Some(balance(entry.value())))
+    };
+    let up = accounts.range(..)?.map(entry).collect::<Result<Vec<_>, _>>()?;
+    let mut down = accounts.range(..)?.rev().map(entry).collect::<Result<Vec<_>, _>>()?;
+    down.reverse();
+    if up != first || down != first {
+        return Ok(false);
     }
     let sum = first.into_iter().flatten().fold(0, u64::wrapping_add);
     Ok(sum == ACCOUNTS * BALANCE)

@@ -1,5 +1,6 @@
 //! Versions on disk.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -341,6 +342,42 @@ fn what_is_read_back_is_verified() {
     });
 }
 
+/// A database on files in `folder`, with little memory for versions.
+fn in_folder(folder: &Path, version_limit: Option<u64>) -> Database {
+    let builder = Database::builder().memory(4 << 20).home_size(32 << 20).log_size(32 << 20);
+    let mut builder = builder.version_memory(1 << 20);
+    if let Some(bytes) = version_limit {
+        builder = builder.version_limit(bytes);
+    }
+    builder.create(folder.join("db")).expect("a new path")
+}
+
+/// How many files without a name in `folder` this process has open.
+fn nameless_in(folder: &Path) -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
+    let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    let is_nameless = |target: &std::path::PathBuf| {
+        target.starts_with(folder) && target.to_string_lossy().ends_with(" (deleted)")
+    };
+    targets.filter(is_nameless).count()
+}
+
+#[test]
+fn without_a_limit_on_disk_versions_stay_in_memory() {
+    for limit in [None, Some(0)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let db = in_folder(folder.path(), limit);
+        fill(&db, 20_000);
+        let snapshot = db.begin_read().expect("open");
+        (0..20_000).for_each(|row| put(&db, row, 1));
+        let stats = db.stats().transactions;
+        assert_eq!((stats.version_disk_bytes, stats.version_runs), (0, 0), "{stats:?}");
+        assert_eq!(nameless_in(folder.path()), 0);
+        let seen = is_as_it_was(&snapshot, 20_000);
+        assert!(matches!(seen, Err(Error::SnapshotTooOld)), "{seen:?}");
+    }
+}
+
 #[test]
 fn nothing_is_left_of_the_file_of_versions() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -352,9 +389,7 @@ fn nothing_is_left_of_the_file_of_versions() {
         names.sort();
         names
     };
-    let builder = Database::builder().memory(4 << 20).home_size(32 << 20).log_size(32 << 20);
-    let builder = builder.version_memory(1 << 20);
-    let db = builder.create(folder.path().join("db")).expect("a new path");
+    let db = in_folder(folder.path(), Some(64 << 20));
     fill(&db, 3_000);
     let before = names();
     let snapshot = db.begin_read().expect("open");
@@ -365,6 +400,7 @@ fn nothing_is_left_of_the_file_of_versions() {
     let stats = db.stats().transactions;
     assert!(stats.version_disk_bytes > 0, "{stats:?}");
     assert_eq!(names(), before, "it has no name");
+    assert_eq!(nameless_in(folder.path()), 1);
     let seen = is_as_it_was(&snapshot, 3_000);
     assert!(matches!(seen, Ok(true) | Err(Error::SnapshotTooOld)), "{seen:?}");
     drop(snapshot);

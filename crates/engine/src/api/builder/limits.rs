@@ -20,12 +20,10 @@ impl Builder {
     ///
     /// While a snapshot is open ([`Database::begin_read`](crate::Database::begin_read)), what rows
     /// were before they are changed is kept here: about 90 bytes for each row that was changed
-    /// since the oldest snapshot was opened, its key and its value. From a quarter of this limit on
-    /// the versions of transactions that have ended go to disk ([`Builder::version_limit`]). What
-    /// stays in memory, above all that of open transactions, may take the whole limit; beyond it
-    /// the oldest snapshots are ended, and return
-    /// [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld). Writers never wait for them, nor
-    /// for the disk: snapshots are also ended if versions come faster than the disk takes them.
+    /// since the oldest snapshot was opened, its key and its value. Beyond this limit the oldest
+    /// snapshots are ended, and return [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld);
+    /// writers never wait for them. With [`Builder::version_limit`], versions go to disk before
+    /// that.
     ///
     /// Transactions that change more than 4 MiB keep how to undo it in as much memory again. One
     /// that finds no room there makes readers that begin before it ends take locks.
@@ -37,25 +35,32 @@ impl Builder {
         self
     }
 
-    /// Most space for versions on disk, in bytes: 16 GiB by default, at least 1 MiB, or 0 if they
-    /// are to stay in memory. Beyond it the oldest snapshots are ended, and return
-    /// [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld).
+    /// Lets versions go to disk, and gives the most space there, in bytes: at least 1 MiB. Without
+    /// this option, or with 0, versions stay in memory and no file is made. Spilling is off by
+    /// default because it is new, and has been tested for less time than the rest.
+    ///
+    /// From a quarter of [`Builder::version_memory`] on, the versions of transactions that have
+    /// ended are written to sorted runs. Those of open transactions stay in memory. The oldest
+    /// snapshots are ended, and return [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld), if
+    /// versions need more than this limit, or more than `version_memory` since they come faster
+    /// than the disk takes them: writers wait neither for snapshots nor for the disk.
     ///
     /// The file has no name, and is made in the folder of the home when it is needed for the first
     /// time: it goes with the process. If the home is a block device, versions stay in memory, as
-    /// they do in a database on [`Builder::devices`] without a [`Builder::version_device`]. If it
-    /// fails, or its disk is full, snapshots are ended, and return
+    /// they do in a database on [`Builder::devices`] without a [`Builder::version_device`]. If the
+    /// file fails, or its disk is full, snapshots are ended, and return
     /// [`Error::SnapshotLost`](crate::Error::SnapshotLost); nothing else is concerned.
     ///
     /// Creating or opening the database fails with `InvalidOption` if the limit is out of range.
     #[must_use]
     pub fn version_limit(mut self, bytes: u64) -> Builder {
-        self.version_limit = bytes;
+        self.version_limit = Some(bytes);
         self
     }
 
     /// The device for versions, in place of a file: as [`Builder::devices`] for the parts of the
-    /// database. What it holds is overwritten, and of no use afterwards.
+    /// database. What it holds is overwritten, and of no use afterwards. Without a
+    /// [`Builder::version_limit`], versions may take all of it.
     #[must_use]
     pub fn version_device(mut self, device: Arc<dyn Device>) -> Builder {
         self.version_device = Some(device);

@@ -92,7 +92,11 @@ impl Builder {
             let what = "versions must have at least 64 KiB, and at most 64 GiB";
             return Err(Error::InvalidOption { option: "version_memory", what });
         }
-        if (1..VERSION_LIMIT_MIN).contains(&self.version_limit) {
+        let version_limit = self.version_limit.unwrap_or(match &self.version_device {
+            Some(device) => device.len(),
+            None => 0,
+        });
+        if (1..VERSION_LIMIT_MIN).contains(&version_limit) {
             let what = "versions on disk must have at least 1 MiB, or none";
             return Err(Error::InvalidOption { option: "version_limit", what });
         }
@@ -108,7 +112,7 @@ impl Builder {
             lock_limits: self.lock_limits,
             version_room: VersionRoom {
                 memory: self.version_bytes,
-                disk: self.version_limit,
+                disk: version_limit,
                 spill_to: self.spill_to(),
             },
             places: self.places.clone(),
