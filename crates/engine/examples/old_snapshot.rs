@@ -14,6 +14,8 @@ const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
 const QUEUE: TableDef<u64, &[u8]> = TableDef::new("queue");
 const ROW_COUNT: u64 = 600_000;
 const VALUE: [u8; 100] = [7; 100];
+/// The most that versions take on disk.
+const DISK_BYTES: u64 = 16 << 30;
 /// Rows in the queue while it is in use.
 const QUEUED: u64 = 1_000;
 /// Commits between two looks at the clock.
@@ -132,7 +134,7 @@ fn measure(
 
 fn loaded(path: &Path, version_bytes: u64) -> Result<Database, Error> {
     let builder = Database::builder().memory(1 << 30).version_memory(version_bytes);
-    let db = builder.create(path)?;
+    let db = builder.version_limit(DISK_BYTES).create(path)?;
     let txn = db.begin_write()?;
     for (table, count) in [(ROWS, ROW_COUNT), (QUEUE, QUEUED)] {
         let mut loader = txn.bulk_load(table)?;

@@ -69,7 +69,7 @@ impl Snapshot {
     }
 
     /// Ends it: for want of room, or since the file of versions has failed.
-    fn end(&self, failure: Option<Arc<io::Error>>) {
+    fn mark_ended(&self, failure: Option<Arc<io::Error>>) {
         if !self.is_ended() {
             *self.failure.lock() = failure;
             self.is_ended.store(true, Ordering::Release);
@@ -193,7 +193,7 @@ impl Snapshots {
 
     /// Ends one that cannot read what it may see.
     pub(super) fn lose(&self, snapshot: &Snapshot, failure: Arc<io::Error>) {
-        snapshot.end(Some(failure));
+        snapshot.mark_ended(Some(failure));
         let list = &self.lists[snapshot.list];
         list.count(&list.open.lock());
     }
@@ -210,7 +210,7 @@ impl Snapshots {
         open.sort_by_key(|snapshot| snapshot.at);
         let count = open.len().div_ceil(8);
         for snapshot in &open[..count] {
-            snapshot.end(failure.cloned());
+            snapshot.mark_ended(failure.cloned());
             let list = &self.lists[snapshot.list];
             list.count(&list.open.lock());
         }

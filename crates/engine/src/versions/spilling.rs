@@ -54,8 +54,9 @@ impl Versions {
             let forget = |tree: TreeId, key: &[u8]| self.forget_grave(tree, key);
             let taken = self.change(&mut part, |part| part.take_ended(to, ends_bytes, forget));
             if let Some(taken) = taken {
-                bytes += taken.memory() as u64;
-                self.account(0, taken.memory());
+                let more = Taken::memory(&taken);
+                bytes += more as u64;
+                self.account(0, more);
                 put(number, taken);
             }
             drop(part);
