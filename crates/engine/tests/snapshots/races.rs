@@ -279,11 +279,6 @@ fn what_ends_is_marked_before_its_spilled_versions_go() {
 }
 
 #[test]
-fn runs_that_snapshots_need_stay() {
-    assert!(shows_in_endings(Mutation::DropNeededRuns));
-}
-
-#[test]
 fn what_is_frozen_is_seen_before_it_leaves_its_part() {
     assert!(shows_in_endings(Mutation::ShowFrozenLate));
 }
