@@ -141,6 +141,9 @@ mutations! {
     ReadRunsLatched,
     /// Spilled versions: only a row that is put behind all others of its tree leaves a mark.
     MarkAnyInsert,
+    /// Spilled versions: what a row put behind all others says counts for a reader that has read
+    /// runs since it looked at the row.
+    KeepFirstBound,
 
     /// Tables: one that gets another name has an entry of the catalog at any moment.
     RenameWithoutGarbage,

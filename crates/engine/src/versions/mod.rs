@@ -81,8 +81,13 @@ use crate::log::{Fate, Log};
 use crate::share::Apart;
 use crate::writer::Undo;
 
-const PARTS: usize = 64;
-const PART_SHIFT: u32 = 58;
+/// There are at least this many parts,
+const PARTS_MIN: u64 = 64;
+/// at most this many,
+const PARTS_MAX: u64 = 1 << 14;
+/// and as many as give each of them about this much of the memory: what is done to a whole part,
+/// while it is held, takes about a millisecond for each MiB.
+const PART_BYTES: u64 = 4 << 20;
 
 /// The least bytes that versions may have.
 pub(crate) const VERSION_BYTES_MIN: u64 = 64 << 10;
@@ -156,8 +161,10 @@ pub(crate) struct Versions {
     number: AtomicU64,
     /// Under which number versions are kept; zero for none.
     keeping: AtomicU64,
+    /// The upper bits of a row's hash, from this one on, say which part it is in.
+    part_shift: u32,
     /// A bit for each part that has entries. It is set and cleared with the part held.
-    in_use: Apart<AtomicU64>,
+    in_use: Vec<Apart<AtomicU64>>,
     /// The last number given. Held by the task that turns versions on or off, or makes room.
     switch: Mutex<u64>,
     /// Bytes that versions take, and may take.
@@ -188,17 +195,19 @@ impl Versions {
         let bytes_max = room.memory;
         let spill = Spill::new(room.spill_to, room.disk, bytes_max);
         let chores_at = spill.as_ref().map_or(bytes_max, |spill| spill.spill_at());
+        let parts = (bytes_max / PART_BYTES).next_power_of_two().clamp(PARTS_MIN, PARTS_MAX);
         let oldest = Oldest { low: AtomicU64::new(log.end().0), xmin: AtomicU64::new(xmin.0) };
         Versions {
             log,
             backlog: Backlog::new(),
-            parts: (0..PARTS).map(|_| Line::default()).collect(),
+            parts: (0..parts).map(|_| Line::default()).collect(),
+            part_shift: u64::BITS - parts.ilog2(),
             snapshots: Snapshots::new(),
             graves: LeafMutex::default(),
             oldest,
             number: AtomicU64::new(0),
             keeping: AtomicU64::new(0),
-            in_use: Apart::default(),
+            in_use: (0..parts / 64).map(|_| Apart::default()).collect(),
             switch: Mutex::new(0),
             bytes: Apart::default(),
             bytes_max,
@@ -247,7 +256,18 @@ impl Versions {
 
     #[inline]
     fn part(&self, row: &Row<'_>) -> &LeafMutex<Part> {
-        &self.parts[(row.hash >> PART_SHIFT) as usize].0
+        &self.parts[self.number_of_part(row)].0
+    }
+
+    /// The number of the part that has a row.
+    #[inline]
+    fn number_of_part(&self, row: &Row<'_>) -> usize {
+        (row.hash >> self.part_shift) as usize
+    }
+
+    /// Where it is said whether a part is in use.
+    fn in_use(&self, part: usize) -> (&AtomicU64, u64) {
+        (&self.in_use[part / 64], 1 << (part % 64))
     }
 
     /// The part of a row, to keep something under `number`, or of a transaction that is kept whole.
@@ -267,7 +287,8 @@ impl Versions {
     fn part_to_fill(&self, row: &Row<'_>) -> LeafGuard<'_, Part> {
         let part = self.part(row).lock();
         if part.is_empty() {
-            self.in_use.fetch_or(1 << (row.hash >> PART_SHIFT), Ordering::SeqCst);
+            let (word, bit) = self.in_use(self.number_of_part(row));
+            word.fetch_or(bit, Ordering::SeqCst);
         }
         part
     }
@@ -280,15 +301,21 @@ impl Versions {
 
     /// Each part that has entries.
     fn each_in_use(&self, mut look: impl FnMut(&mut Part)) {
-        let mut left = self.in_use.load(Ordering::SeqCst);
-        while left != 0 {
-            let at = left.trailing_zeros();
-            left &= left - 1;
-            let mut part = self.parts[at as usize].0.lock();
-            self.change(&mut part, &mut look);
-            if part.is_empty() {
-                self.in_use.fetch_and(!(1 << at), Ordering::SeqCst);
-            }
+        for number in 0..self.parts.len() {
+            self.look_if_in_use(number, &mut look);
+        }
+    }
+
+    /// A part, if it has entries.
+    fn look_if_in_use(&self, number: usize, look: impl FnOnce(&mut Part)) {
+        let (word, bit) = self.in_use(number);
+        if word.load(Ordering::SeqCst) & bit == 0 {
+            return;
+        }
+        let mut part = self.parts[number].0.lock();
+        self.change(&mut part, look);
+        if part.is_empty() {
+            word.fetch_and(!bit, Ordering::SeqCst);
         }
     }
 
@@ -380,7 +407,7 @@ impl Versions {
 
     /// How many marks a part has, at most.
     fn marks_max(&self) -> usize {
-        Marks::count_max(self.bytes_max / PARTS as u64)
+        Marks::count_max(self.bytes_max / self.parts.len() as u64)
     }
 
     /// A lane that has more bytes is looked through.
@@ -421,7 +448,7 @@ impl Versions {
     }
 
     fn put_cut_in(&self, cut: &mut Cut, horizon: &Horizon) {
-        let group = |row: &Row<'_>| row.hash >> PART_SHIFT;
+        let group = |row: &Row<'_>| row.hash >> self.part_shift;
         cut.groups(group, |changes| {
             let mut part = self.part_to_fill(&changes[0].row);
             self.put_in(&mut part, changes, horizon);
@@ -477,7 +504,7 @@ impl Versions {
     fn due_min(&self) -> usize {
         const MIN: u64 = 2;
         const MAX: u64 = 64;
-        (self.bytes_max / (PARTS as u64 * 512)).clamp(MIN, MAX) as usize
+        (self.bytes_max / (self.parts.len() as u64 * 512)).clamp(MIN, MAX) as usize
     }
 
     fn collect(&self, part: &mut Part, horizon: &Horizon) {

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::Lsn;
 use terrace_pool::Mutation;
-use terrace_rt::{Nanos, maybe_switch};
+use terrace_rt::{Nanos, yield_now};
 
 use super::part::Taken;
-use super::{PARTS, VERSION_BYTES_MIN, Versions};
+use super::{VERSION_BYTES_MIN, Versions};
 use crate::TreeId;
 
 impl Versions {
@@ -40,29 +40,32 @@ impl Versions {
         }
     }
 
-    /// Takes rows out of the parts whose changes are all of transactions that ended before `to`,
-    /// and shows those of each part to `put` while it is held; bytes of all.
-    pub(super) fn take_ended(&self, to: Lsn, mut put: impl FnMut(usize, Taken)) -> u64 {
+    /// Takes the rows out of a part whose changes are all of transactions that ended before `to`,
+    /// and shows them to `put` while it is held; bytes of them.
+    pub(super) fn take_ended(&self, number: usize, to: Lsn, put: impl FnOnce(Taken)) -> u64 {
         /// One part in this of their memory beyond the least says of which rows there are spilled
         /// versions.
         const ENDS_ONE_IN: u64 = 4;
         let more = self.bytes_max - VERSION_BYTES_MIN;
-        let ends_bytes = (more / ENDS_ONE_IN / PARTS as u64) as usize;
-        let mut bytes = 0;
-        for (number, part) in self.parts.iter().enumerate() {
-            let mut part = part.0.lock();
-            let forget = |tree: TreeId, key: &[u8]| self.forget_grave(tree, key);
-            let taken = self.change(&mut part, |part| part.take_ended(to, ends_bytes, forget));
-            if let Some(taken) = taken {
-                let more = Taken::memory(&taken);
-                bytes += more as u64;
-                self.account(0, more);
-                put(number, taken);
-            }
-            drop(part);
-            maybe_switch();
-        }
+        let ends_bytes = (more / ENDS_ONE_IN / self.parts.len() as u64) as usize;
+        let mut part = self.parts[number].0.lock();
+        let forget = |tree: TreeId, key: &[u8]| self.forget_grave(tree, key);
+        let taken = self.change(&mut part, |part| part.take_ended(to, ends_bytes, forget));
+        let Some(taken) = taken else { return 0 };
+        let bytes = Taken::memory(&taken) as u64;
+        self.account(0, bytes as usize);
+        put(taken);
         bytes
+    }
+
+    /// Drops what no snapshot needs, part by part: other tasks have their turns in between.
+    pub(super) fn collect_in_turns(&self) {
+        self.sort_in();
+        for number in 0..self.parts.len() {
+            let horizon = self.horizon();
+            self.look_if_in_use(number, |part| self.collect(part, &horizon));
+            yield_now();
+        }
     }
 
     /// Bytes that were taken out of the parts are free.

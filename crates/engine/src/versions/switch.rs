@@ -204,6 +204,9 @@ impl Versions {
         }
         let failure = self.spill.as_ref().and_then(|spill| spill.failure());
         let ended = self.snapshots.end_oldest(failure.as_ref());
+        if let Some(spill) = &self.spill {
+            spill.note_ending(Lsn::ZERO);
+        }
         self.collect_all();
         self.drop_seen_runs();
         ended > 0

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use terrace_page::{Lsn, PageBuf, lsn};
 use terrace_pool::Mutation;
-use terrace_rt::maybe_switch;
+use terrace_rt::{Nanos, maybe_switch, sleep};
 
 use super::part::{Record, Row, Seen};
 use super::spill::{Chunk, Order};
-use super::{PART_SHIFT, Snapshot, Versions};
+use super::{Snapshot, Versions};
 use crate::{Error, TreeId};
 
 /// A snapshot, and the versions that it needs.
@@ -93,8 +93,8 @@ impl<'v> View<'v> {
         self.versions.mutations.has(Mutation::ReadRunsLatched)
     }
 
-    /// What it sees of a row that is spilled: `None`, if nothing of a change that ended before
-    /// `bound` is. Called without latches (spill.T2).
+    /// What it sees of a row that is spilled: `None`, if nothing counts that is. `bound` is what
+    /// `see` has returned. Called without latches (spill.T2).
     ///
     /// # Errors
     ///
@@ -105,10 +105,27 @@ impl<'v> View<'v> {
         bound: Lsn,
     ) -> Result<Option<Option<Vec<u8>>>, Error> {
         let Some(spill) = &self.versions.spill else { return Ok(None) };
+        self.pause_between_looks();
         let row = Row::new(tree, key);
-        let found = spill.find(self.snapshot.at, (row.hash >> PART_SHIFT) as usize, &row);
+        let found = spill.find(self.snapshot.at, self.versions.number_of_part(&row), &row);
         let found = found.map_err(|error| self.lost(error))?;
-        Ok(found.filter(|(ended, _)| *ended < bound).map(|(_, before)| before))
+        Ok(found.filter(|(ended, _)| self.counts((tree, key), bound, *ended)).map(|(_, row)| row))
+    }
+
+    /// Whether what is spilled of a row counts, of a change that ended at `ended`, where a look at
+    /// what is in memory gave `bound` before runs were looked at (spill.T6).
+    pub(crate) fn counts(&self, (tree, key): (TreeId, &[u8]), bound: Lsn, ended: Lsn) -> bool {
+        let keeps_first = self.versions.mutations.has(Mutation::KeepFirstBound);
+        ended < bound && (keeps_first || ended < self.bound(tree, key))
+    }
+
+    /// The memory was looked at, and runs are about to be: other tasks may change both.
+    fn pause_between_looks(&self) {
+        const LONG: Nanos = Nanos::from_millis(50);
+        if self.versions.mutations.has(Mutation::KeepFirstBound) {
+            sleep(LONG);
+        }
+        maybe_switch();
     }
 
     /// What it sees of rows that are spilled, of a range of keys, from one end of it on. Called
@@ -124,6 +141,7 @@ impl<'v> View<'v> {
         order: Order,
     ) -> Result<Chunk, Error> {
         let Some(spill) = &self.versions.spill else { return Ok(Chunk::new()) };
+        self.pause_between_looks();
         spill.range(self.snapshot.at, tree, bounds, order).map_err(|error| self.lost(error))
     }
 

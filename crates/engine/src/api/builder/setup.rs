@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use terrace_device::Access;
+use terrace_device::{Access, Device};
 use terrace_page::{LOG_BYTES_MAX, PAGE_SIZE};
 use terrace_policy::{FlashRole, Restart, designs, restarts};
 use terrace_pool::{FlashLayout, PoolConfig, PoolError};
@@ -96,6 +96,11 @@ impl Builder {
             Some(device) => device.len(),
             None => 0,
         });
+        let is_small = |device: &Arc<dyn Device>| device.len() < VERSION_LIMIT_MIN;
+        if version_limit > 0 && self.version_device.as_ref().is_some_and(is_small) {
+            let what = "a device for versions must have at least 1 MiB";
+            return Err(Error::InvalidOption { option: "version_device", what });
+        }
         if (1..VERSION_LIMIT_MIN).contains(&version_limit) {
             let what = "versions on disk must have at least 1 MiB, or none";
             return Err(Error::InvalidOption { option: "version_limit", what });

@@ -9,6 +9,7 @@ use std::ops::Bound;
 
 use terrace_page::{Lsn, PageId};
 use terrace_pool::PageRef;
+use terrace_rt::maybe_switch;
 
 use super::{At, Batch, Scan, Stop};
 use crate::Error;
@@ -30,6 +31,8 @@ type RowSeen = (Vec<u8>, Option<Vec<u8>>);
 
 /// Puts together what is here and what is spilled of the same range, in ascending order.
 fn merged(tree: &Tree, view: View<'_>, here: Vec<RowHere>, chunk: Chunk) -> Vec<RowSeen> {
+    // Other tasks may spill, and put rows behind all others, since `chunk` was read (spill.T6).
+    maybe_switch();
     let mut here: Vec<RowHere> = here.into_iter().filter(|row| chunk.covers(&row.key)).collect();
     here.reverse();
     let alone = |row: RowHere| (row.key, row.record);
@@ -41,7 +44,8 @@ fn merged(tree: &Tree, view: View<'_>, here: Vec<RowHere>, chunk: Chunk) -> Vec<
         match here.last() {
             Some(row) if row.key == key => {
                 let row = here.pop().expect("just seen");
-                let counts = row.bound.is_some_and(|bound| ended < bound);
+                let name = (tree.id, &row.key[..]);
+                let counts = row.bound.is_some_and(|bound| view.counts(name, bound, ended));
                 rows.push((key, if counts { before } else { row.record }));
             }
             _ => {

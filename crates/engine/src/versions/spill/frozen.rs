@@ -3,19 +3,22 @@
 //! - Z1: a part's rows come here while the part is held. So a task that has looked into the part
 //!   finds each row there, or here from then on, or in the run that this became.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use terrace_page::Lsn;
-use terrace_rt::LeafMutex;
+use terrace_rt::{LeafMutex, yield_now};
 
-use super::block::{TREE_BYTES, whole_key};
+use super::block::{ENTRY_BYTES, TREE_BYTES, whole_key};
 use super::chunk::{Chunk, Order, Wanted};
-use super::run::RunSize;
 use crate::TreeId;
 use crate::versions::part::{Old, Row, Taken};
 
 /// Rows of a part that a chunk gets at once.
 const ROWS_MAX: usize = 64;
+/// Entries between two turns of other tasks.
+pub(super) const BETWEEN_TURNS: u64 = 256;
 
 /// What was taken out of one part, and its entries in the order of runs, once they were sorted.
 struct Piece {
@@ -24,15 +27,16 @@ struct Piece {
 }
 
 impl Piece {
-    /// The numbers of its entries in their order.
+    /// The numbers of its entries in their order: sorted without the mutex, maybe by two tasks.
     fn order(&self) -> Arc<Vec<u32>> {
-        let mut order = self.order.lock();
-        let sorted = order.get_or_insert_with(|| {
-            let mut numbers: Vec<u32> = self.taken.numbers().collect();
-            numbers.sort_unstable_by(|&one, &other| self.key(one).cmp(&self.key(other)));
-            Arc::new(numbers)
-        });
-        Arc::clone(sorted)
+        if let Some(order) = &*self.order.lock() {
+            return Arc::clone(order);
+        }
+        let mut numbers: Vec<u32> = self.taken.numbers().collect();
+        numbers.sort_unstable_by(|&one, &other| self.key(one).cmp(&self.key(other)));
+        let order = Arc::new(numbers);
+        *self.order.lock() = Some(Arc::clone(&order));
+        order
     }
 
     fn row(&self, number: u32) -> (TreeId, &[u8]) {
@@ -134,19 +138,21 @@ impl Frozen {
         ends.max().unwrap_or_default()
     }
 
-    /// How large a run it becomes.
-    pub(super) fn size(&self) -> RunSize {
-        let mut size = RunSize::default();
+    /// How many entries it has, and how many bytes these have in a run, at most.
+    pub(super) fn size(&self) -> (u64, u64) {
+        let (mut entries, mut bytes) = (0, 0);
         for piece in self.pieces() {
             for number in piece.taken.numbers() {
                 let old = piece.taken.entry(number);
-                size.add(TREE_BYTES + old.row.key.len(), old.before);
+                entries += 1;
+                let key_len = TREE_BYTES + old.row.key.len();
+                bytes += (ENTRY_BYTES + key_len + old.before.map_or(0, <[u8]>::len)) as u64;
             }
         }
-        size
+        (entries, bytes)
     }
 
-    /// Its entries in their order, by whole key.
+    /// Its entries in their order, by whole key. Other tasks have their turns in between.
     ///
     /// # Errors
     ///
@@ -156,17 +162,27 @@ impl Frozen {
         mut each: impl FnMut(&[u8], Old<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let pieces: Vec<Arc<Piece>> = self.pieces().collect();
-        let mut all = Vec::new();
-        for (place, piece) in pieces.iter().enumerate() {
-            all.extend(piece.order().iter().map(|&number| (place as u8, number)));
+        let mut orders = Vec::with_capacity(pieces.len());
+        for piece in &pieces {
+            orders.push(piece.order());
+            yield_now();
         }
-        let key = |&(place, number): &(u8, u32)| pieces[usize::from(place)].key(number);
-        all.sort_unstable_by(|one, other| key(one).cmp(&key(other)));
-        let mut whole = Vec::new();
-        for (place, number) in all {
-            let old = pieces[usize::from(place)].taken.entry(number);
+        let mut heap = BinaryHeap::with_capacity(pieces.len());
+        let next = |place: usize, at: usize| {
+            let number = *orders[place].get(at)?;
+            Some(Reverse((pieces[place].key(number), place, at)))
+        };
+        heap.extend((0..pieces.len()).filter_map(|place| next(place, 0)));
+        let (mut whole, mut count) = (Vec::new(), 0_u64);
+        while let Some(Reverse((_, place, at))) = heap.pop() {
+            heap.extend(next(place, at + 1));
+            let old = pieces[place].taken.entry(orders[place][at]);
             whole_key(old.row.tree, old.row.key, &mut whole);
             each(&whole, old)?;
+            count += 1;
+            if count.is_multiple_of(BETWEEN_TURNS) {
+                yield_now();
+            }
         }
         Ok(())
     }

@@ -1,28 +1,43 @@
 //! Room for runs in the file of old versions.
 //!
 //! ```text
-//!   free ---- `take` ----> taken ---- `give_back` ----> given back ---- `punch` ----> free
+//!   fresh ---- `take` ----> taken ---- drop of the `Extent` ----> given back ---- `punch` ----> free
+//!                             ^                                       |                          |
+//!                             '---------------- `take` ---------------+--------------------------'
 //! ```
 //!
-//! - R1: what is taken, and what was given back and not punched yet, is at most the limit. Tasks
-//!   that let go of a run never wait, so they do not punch; the task that takes room does.
-//! - R2: the file is made when room is taken for the first time, without a name: it goes with the
+//! - R1: the file is as long as the limit, and given away in extents of one size: so it never takes
+//!   more than its limit, and no room is lost between runs of different sizes.
+//! - R2: what is spilled leaves a reserve free, with which a merge can always go on: it takes a
+//!   step's extents before it gives back those that it has read (merge.G2).
+//! - R3: a task that lets go of an extent never waits, so it does not punch; the task that spills
+//!   does. Extents that are given back and not punched are the first to be taken again.
+//! - R4: the file is made when room is taken for the first time, without a name: it goes with the
 //!   process, however that ends.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_device::{Device, FileDevice, read, write};
 use terrace_rt::{LeafMutex, Nanos};
 
-use super::block::BLOCK_MIN;
+use super::block::{BLOCK_MAX, BLOCK_MIN};
 use crate::log::Aligned;
 
-/// The file is sparse, and this many times as long as the limit: so room that lies in pieces is
-/// enough for a run, which lies in one.
-const LENGTHS: u64 = 2;
+/// The file has about this many extents, if they are not too small or too large then.
+const EXTENTS: u64 = 4096;
+const EXTENT_MAX: u64 = 4 << 20;
+/// A segment has one in this of all extents, at most,
+const SEGMENT_ONE_IN: usize = 256;
+const SEGMENT_MIN: usize = 2;
+/// and no more than this.
+const SEGMENT_MAX: usize = 16;
+/// Most runs that are merged at once: each keeps an extent of which not all was read.
+pub(super) const MERGED_MAX: usize = 8;
+/// A block has one in this of what is on disk, if it is not too small or too large then.
+const BLOCK_ONE_IN: u64 = 64 << 10;
 
 /// Where old versions go.
 #[derive(Clone)]
@@ -35,20 +50,54 @@ pub(crate) enum SpillTo {
     Device(Arc<dyn Device>),
 }
 
+/// What room is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// More versions on disk.
+    Spill,
+    /// The same versions in other runs.
+    Merge,
+}
+
 #[derive(Default)]
 struct Books {
     device: Option<Arc<dyn Device>>,
-    /// Free ranges: where each begins, and its length.
-    free: BTreeMap<u64, u64>,
-    given_back: Vec<(u64, u64)>,
-    used: u64,
+    /// Extents that were never taken begin here.
+    fresh: u32,
+    free: Vec<u32>,
+    given_back: Vec<u32>,
+    /// Extents that are taken, or being punched.
+    taken: usize,
 }
 
 /// The room for runs. See the module.
 pub(super) struct Room {
     to: SpillTo,
-    limit: u64,
+    extent_bytes: u64,
+    count: usize,
     books: LeafMutex<Books>,
+    next_segment: AtomicU64,
+}
+
+/// An extent of the file that is in use.
+pub(super) struct Extent {
+    room: Arc<Room>,
+    number: u32,
+}
+
+impl Extent {
+    /// Where it begins.
+    pub(super) fn at(&self) -> u64 {
+        u64::from(self.number) * self.room.extent_bytes
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        let mut books = self.room.books.lock();
+        books.taken -= 1;
+        books.given_back.push(self.number);
+    }
 }
 
 impl Room {
@@ -57,17 +106,53 @@ impl Room {
         if let SpillTo::Device(device) = &to {
             limit = limit.min(device.len());
         }
-        let limit = limit / BLOCK_MIN as u64 * BLOCK_MIN as u64;
-        Room { to, limit, books: LeafMutex::default() }
+        let extent_bytes = (limit / EXTENTS).next_power_of_two();
+        let extent_bytes = extent_bytes.clamp(BLOCK_MIN as u64, EXTENT_MAX);
+        let count = (limit / extent_bytes).min(u64::from(u32::MAX)) as usize;
+        let books = LeafMutex::default();
+        Room { to, extent_bytes, count, books, next_segment: AtomicU64::new(1) }
     }
 
-    /// Bytes that the file may have, and those that it has.
-    pub(super) fn limit(&self) -> u64 {
-        self.limit
+    pub(super) fn extent_bytes(&self) -> u64 {
+        self.extent_bytes
     }
 
+    /// The most extents of a segment.
+    pub(super) fn segment_extents(&self) -> usize {
+        (self.count / SEGMENT_ONE_IN).clamp(SEGMENT_MIN, SEGMENT_MAX)
+    }
+
+    /// Extents that are left for merges (R2).
+    fn reserve(&self) -> usize {
+        self.segment_extents() + MERGED_MAX + 1
+    }
+
+    /// Bytes of the file that may be spilled to.
+    pub(super) fn spill_bytes(&self) -> u64 {
+        self.count.saturating_sub(self.reserve()) as u64 * self.extent_bytes
+    }
+
+    /// Bytes of the file that are taken, or not punched yet.
     pub(super) fn used(&self) -> u64 {
-        self.books.lock().used
+        let books = self.books.lock();
+        (books.taken + books.given_back.len()) as u64 * self.extent_bytes
+    }
+
+    /// Whether what is spilled next may have `bytes` bytes.
+    pub(super) fn fits(&self, bytes: u64) -> bool {
+        let extents = bytes.div_ceil(self.extent_bytes) as usize;
+        self.books.lock().taken + extents + self.reserve() <= self.count
+    }
+
+    /// Bytes of a block of a segment that is written now.
+    pub(super) fn block_bytes(&self) -> usize {
+        let block = (self.used() / BLOCK_ONE_IN).next_power_of_two() as usize;
+        block.clamp(BLOCK_MIN, BLOCK_MAX.min(self.extent_bytes as usize))
+    }
+
+    /// A number for a segment.
+    pub(super) fn next_segment(&self) -> u64 {
+        self.next_segment.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The device, made if it is not there yet.
@@ -75,74 +160,60 @@ impl Room {
         if let Some(device) = &self.books.lock().device {
             return Ok(Arc::clone(device));
         }
-        let (device, len): (Arc<dyn Device>, u64) = match &self.to {
+        let device: Arc<dyn Device> = match &self.to {
             SpillTo::Memory => return Err(io::ErrorKind::Unsupported.into()),
-            SpillTo::Device(device) => (Arc::clone(device), device.len()),
+            SpillTo::Device(device) => Arc::clone(device),
             SpillTo::Folder(folder, limit) => {
-                let device = FileDevice::nameless(folder, self.limit * LENGTHS)?;
+                let len = self.count as u64 * self.extent_bytes;
+                let device = FileDevice::nameless(folder, len)?;
                 device.set_time_limit(*limit);
-                let len = device.len();
-                (Arc::new(device), len)
+                Arc::new(device)
             }
         };
-        let mut books = self.books.lock();
-        let len = len / BLOCK_MIN as u64 * BLOCK_MIN as u64;
-        books.free.insert(0, len);
-        books.device = Some(Arc::clone(&device));
-        Ok(device)
+        // Another task may have made one meanwhile, with a name of its own: that of the first counts.
+        Ok(Arc::clone(self.books.lock().device.get_or_insert(device)))
     }
 
-    /// `len` bytes in one piece; `None` if that is more than the limit leaves (R1).
+    /// An extent; `None` if there is none for this (R2).
     ///
     /// # Errors
     ///
     /// What the system says of the file.
-    pub(super) fn take(&self, len: u64) -> io::Result<Option<u64>> {
+    pub(super) fn take(self: &Arc<Room>, purpose: Purpose) -> io::Result<Option<Arc<Extent>>> {
         self.device()?;
+        let kept = if purpose == Purpose::Spill { self.reserve() } else { 0 };
         let mut books = self.books.lock();
-        if books.used + len > self.limit {
+        if books.taken + kept >= self.count {
             return Ok(None);
         }
-        let fitting = books.free.iter().find(|(_, free)| **free >= len);
-        let Some((&at, &free)) = fitting else { return Ok(None) };
-        books.free.remove(&at);
-        if free > len {
-            books.free.insert(at + len, free - len);
-        }
-        books.used += len;
-        Ok(Some(at))
+        let used_before = books.given_back.pop().or_else(|| books.free.pop());
+        let number = used_before.unwrap_or_else(|| {
+            books.fresh += 1;
+            books.fresh - 1
+        });
+        books.taken += 1;
+        drop(books);
+        Ok(Some(Arc::new(Extent { room: Arc::clone(self), number })))
     }
 
-    /// A range is of no more use.
-    pub(super) fn give_back(&self, at: u64, len: u64) {
-        if len > 0 {
-            self.books.lock().given_back.push((at, len));
-        }
-    }
-
-    /// Gives the room of what was given back to the file system, and frees it.
-    pub(super) fn punch(&self) {
-        let (device, ranges) = {
-            let mut books = self.books.lock();
-            (books.device.clone(), std::mem::take(&mut books.given_back))
-        };
-        let Some(device) = device else { return };
-        for (at, len) in ranges {
+    /// Gives the room of what was given back to the file system, but for that of `spare` extents.
+    pub(super) fn punch(&self, spare: usize) {
+        for _ in 0..self.count {
+            let (device, number) = {
+                let mut books = self.books.lock();
+                let Some(device) = books.device.clone() else { return };
+                if books.given_back.len() <= spare {
+                    return;
+                }
+                let Some(number) = books.given_back.pop() else { return };
+                books.taken += 1;
+                (device, number)
+            };
             // Room that the file keeps is free for other runs all the same.
-            let _kept = device.punch(at, len);
+            let _kept = device.punch(u64::from(number) * self.extent_bytes, self.extent_bytes);
             let mut books = self.books.lock();
-            books.used -= len;
-            let (mut at, mut len) = (at, len);
-            if let Some((&before, &before_len)) = books.free.range(..at).next_back()
-                && before + before_len == at
-            {
-                books.free.remove(&before);
-                (at, len) = (before, before_len + len);
-            }
-            if let Some(after_len) = books.free.remove(&(at + len)) {
-                len += after_len;
-            }
-            books.free.insert(at, len);
+            books.taken -= 1;
+            books.free.push(number);
         }
     }
 
@@ -173,56 +244,60 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use terrace_device::model::{Preset, build};
     use terrace_device::{Keep, Store};
     use terrace_rt::{Prng, World};
 
     use super::*;
 
-    const BLOCKS: u64 = 40;
     const BLOCK: u64 = BLOCK_MIN as u64;
 
     #[test]
-    fn room_agrees_with_a_list_of_blocks() {
+    fn room_agrees_with_a_set_of_extents() {
         for seed in 0..200 {
-            let store = Store::new(BLOCKS * BLOCK, Keep::Plain);
-            let device = build(Preset::Ram, World::current(), store);
             let mut prng = Prng::from_seed(seed);
-            let limit = 10 + prng.below(BLOCKS);
-            let room = Room::new(SpillTo::Device(device), limit * BLOCK);
-            let mut taken: Vec<(u64, u64)> = Vec::new();
+            let count = 12 + prng.below(60) as usize;
+            let store = Store::new(count as u64 * BLOCK + prng.below(2) * 8192, Keep::Plain);
+            let device = build(Preset::Ram, World::current(), store);
+            let room = Arc::new(Room::new(SpillTo::Device(device), 1 << 40));
+            assert_eq!((room.count, room.extent_bytes), (count, BLOCK));
+            let reserve = room.segment_extents() + MERGED_MAX + 1;
+            let mut taken: Vec<Arc<Extent>> = Vec::new();
             let mut waiting = 0;
-            for _ in 0..200 {
-                match prng.below(4) {
-                    0 if !taken.is_empty() => {
-                        let (at, len) = taken.swap_remove(prng.below(taken.len() as u64) as usize);
-                        room.give_back(at, len);
-                        waiting += len;
+            for _ in 0..400 {
+                match prng.below(5) {
+                    0 | 1 if !taken.is_empty() => {
+                        taken.swap_remove(prng.below(taken.len() as u64) as usize);
+                        waiting += 1;
                     }
-                    1 => {
-                        room.punch();
-                        waiting = 0;
+                    2 => {
+                        let spare = prng.below(4) as usize;
+                        room.punch(spare);
+                        waiting = waiting.min(spare);
                     }
-                    _ => {
-                        let len = (1 + prng.below(8)) * BLOCK;
-                        let used: u64 = taken.iter().map(|(_, len)| len).sum();
-                        let fits = used + waiting + len <= room.limit();
-                        let Some(at) = room.take(len).expect("memory") else { continue };
-                        assert!(fits, "seed {seed}: beyond the limit");
-                        let is_apart = |&(other, other_len): &(u64, u64)| {
-                            at + len <= other || other + other_len <= at
-                        };
-                        assert!(taken.iter().all(is_apart), "seed {seed}: taken twice");
-                        taken.push((at, len));
+                    what => {
+                        let purpose = if what == 3 { Purpose::Spill } else { Purpose::Merge };
+                        let kept = if purpose == Purpose::Spill { reserve } else { 0 };
+                        let fits = taken.len() + kept < count;
+                        let extent = room.take(purpose).expect("memory");
+                        assert_eq!(extent.is_some(), fits, "seed {seed}");
+                        let Some(extent) = extent else { continue };
+                        waiting -= usize::from(waiting > 0);
+                        assert!(extent.at() + BLOCK <= count as u64 * BLOCK, "beyond the limit");
+                        taken.push(extent);
                     }
                 }
-                let used: u64 = taken.iter().map(|(_, len)| len).sum();
-                assert_eq!(room.used(), used + waiting);
+                let places: BTreeSet<u64> = taken.iter().map(|extent| extent.at()).collect();
+                assert_eq!(places.len(), taken.len(), "seed {seed}: taken twice");
+                assert_eq!(room.used(), (taken.len() + waiting) as u64 * BLOCK, "seed {seed}");
+                let one_more = taken.len() + reserve < count;
+                assert_eq!(room.fits(1), one_more);
             }
-            taken.into_iter().for_each(|(at, len)| room.give_back(at, len));
-            room.punch();
-            let whole = room.limit().min(BLOCKS * BLOCK);
-            assert_eq!((room.used(), room.take(whole).expect("memory")), (0, Some(0)));
+            taken.clear();
+            room.punch(0);
+            assert_eq!(room.used(), 0);
         }
     }
 }
