@@ -41,7 +41,7 @@ use crate::recovery::NotUndone;
 use crate::share::{self, Apart};
 use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
-use crate::versions::Versions;
+use crate::versions::{VersionRoom, Versions};
 use crate::{Action, Error, Part, TreeId};
 
 /// Closing looks for open transactions after a pause, at first this and then twice as long.
@@ -149,7 +149,7 @@ pub(crate) struct Parts {
     pub(crate) flash_role: FlashRole,
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
-    pub(crate) version_bytes: u64,
+    pub(crate) version_room: VersionRoom,
     pub(crate) places: Places,
     pub(crate) bad_copies: Vec<BadCopy>,
     pub(crate) was_closed: bool,
@@ -163,7 +163,7 @@ impl Engine {
         let versions = Versions::new(
             Arc::clone(&parts.log),
             first_txn,
-            parts.version_bytes,
+            parts.version_room,
             parts.pool.mutations(),
         );
         Engine {
@@ -501,6 +501,7 @@ impl Engine {
             return Ok(());
         }
         self.checkpoint_wanted.notify_all();
+        self.versions.wake_spilling();
         self.reclaim.stop();
         self.log.wake_writer();
         let flushed = self.log.check().and_then(|()| self.last_checkpoint());
@@ -514,6 +515,7 @@ impl Engine {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.versions.wake_spilling();
         self.reclaim.stop();
         self.log.fail(Error::STOPPED);
         self.log.wake_writer();
@@ -550,6 +552,7 @@ impl Engine {
             }
             device.release();
         }
+        self.versions.release_spill();
     }
 
     fn last_checkpoint(&self) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use terrace_page::{Lsn, PAGE_SIZE};
 use terrace_pool::ColdStart;
 use terrace_rt::{LeafMutex, Mutex, Nanos, Task, Waited, World, dead, in_callback};
 
-use crate::api::Checkpoints;
+use crate::api::{Checkpoints, spilling};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::error::locked;
@@ -244,6 +244,7 @@ impl Database {
         if access == Access::ReadWrite {
             let reclaimer = Arc::clone(&engine);
             background.push(world.spawn("reclaim", move || reclaimer.reclaim.run(&reclaimer)));
+            background.extend(spilling::start(&engine, world));
         }
         if let Checkpoints::Every(interval) = checkpoints
             && access == Access::ReadWrite
@@ -478,8 +479,7 @@ impl Database {
             lock_escalations: count(&tally.escalations),
             locks: locks.stored,
             active: engine.locks.owners_count() + engine.versions.open_count(),
-            snapshots: engine.versions.open_count(),
-            version_bytes: engine.versions.bytes(),
+            ..spilling::stats(engine)
         };
         Stats {
             pool: engine.pool.stats(),

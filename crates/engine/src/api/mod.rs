@@ -16,6 +16,7 @@ mod misses;
 mod options;
 mod range;
 mod saving;
+mod spilling;
 mod stats;
 mod stream;
 mod table;

@@ -24,8 +24,15 @@ pub struct TransactionStats {
     pub active: u64,
     /// Gauge: snapshots open.
     pub snapshots: u64,
-    /// Gauge: bytes of memory of the versions that are kept for snapshots.
+    /// Gauge: how long the oldest snapshot is open; zero if none is.
+    pub oldest_snapshot: Nanos,
+    /// Gauge: bytes of memory of the versions that are kept for snapshots, and of what it takes to
+    /// find those on disk.
     pub version_bytes: u64,
+    /// Gauge: bytes of versions on disk.
+    pub version_disk_bytes: u64,
+    /// Gauge: sorted runs of versions on disk.
+    pub version_runs: u64,
 }
 
 /// The log since the database was opened, and gauges.

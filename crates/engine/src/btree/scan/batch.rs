@@ -43,6 +43,13 @@ pub(crate) struct Batch {
     has_leaf: bool,
 }
 
+/// A place in a batch.
+pub(super) struct BatchMark {
+    cells: usize,
+    end: usize,
+    has_leaf: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     key_at: u32,
@@ -143,6 +150,18 @@ impl Batch {
     #[inline]
     pub(super) fn last_key(&self) -> &[u8] {
         &self.bytes[self.end..]
+    }
+
+    /// Where it is now, to `rewind` to.
+    pub(super) fn mark(&self) -> BatchMark {
+        BatchMark { cells: self.cells.len(), end: self.end, has_leaf: self.has_leaf }
+    }
+
+    /// Forgets what was appended since.
+    pub(super) fn rewind(&mut self, mark: &BatchMark) {
+        self.cells.truncate(mark.cells);
+        (self.end, self.has_leaf) = (mark.end, mark.has_leaf);
+        self.bytes.truncate(self.end);
     }
 
     /// Forgets a key without its value.
