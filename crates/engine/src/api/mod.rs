@@ -9,6 +9,7 @@ mod devices;
 mod emptied;
 mod files;
 mod for_tests;
+mod groups;
 mod home_copies;
 mod loader;
 mod many;

@@ -51,6 +51,7 @@ mod blocks;
 mod check;
 mod compact;
 mod descend;
+mod fetch;
 mod header;
 mod leaves;
 
@@ -90,6 +91,7 @@ pub(crate) use check::TreeStats;
 pub(crate) use check::fuzz;
 
 pub(crate) use compact::{Moved, Tightened};
+pub(crate) use fetch::FETCHED_MAX;
 
 pub(crate) use leaves::Leaves;
 #[allow(unused_imports)]
