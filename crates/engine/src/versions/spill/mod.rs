@@ -20,8 +20,8 @@
 //! - T3: memory and file are bounded, whatever the tasks here have got done. The file never takes
 //!   more than its limit (room.R1). The oldest snapshot ends for want of room in two cases:
 //!   versions take all of their memory, since the tasks here were not fast enough; or they take
-//!   more than half of it, the file has no room for what is to be spilled, and merges can free none of
-//!   it: all runs were written with the snapshots of now in view, but for what is less than one
+//!   more than half of it, the file has no room for what is to be spilled, and merges can free none
+//!   of it: all runs were written with the snapshots of now in view, but for what is less than one
 //!   part in 16 of the file (`squeezable`).
 //! - T4: a run goes whole once the oldest snapshot is behind the ends of all of its changes. Before
 //!   something goes that a snapshot may need, it is marked as ended.
