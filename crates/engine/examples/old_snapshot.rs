@@ -33,6 +33,8 @@ enum Writes {
 /// Whether the snapshot is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
+    /// Without a limit on disk, so that there is no file for versions.
+    NoFile,
     Nothing,
     Snapshot,
 }
@@ -98,7 +100,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let span = Duration::from_secs_f64(seconds);
     println!("writes   beside    commits/s  ns/commit  memory    disk  runs  the snapshot");
     for writes in [Writes::Updates, Writes::Queue] {
-        for beside in [Beside::Nothing, Beside::Snapshot] {
+        for beside in [Beside::NoFile, Beside::Nothing, Beside::Snapshot] {
             let name = format!("{writes:?}-{beside:?}.terrace").to_lowercase();
             measure(&folder.join(name), (writes, beside), span, memory << 20)?;
         }
@@ -112,7 +114,7 @@ fn measure(
     span: Duration,
     version_bytes: u64,
 ) -> Result<(), Error> {
-    let db = loaded(path, version_bytes)?;
+    let db = loaded(path, version_bytes, beside)?;
     let random = Random(88_172_645_463_325_252);
     let mut writer = Writer { db: &db, random, written: 0, appended: QUEUED };
     writer.round(writes, span / 10)?;
@@ -132,9 +134,10 @@ fn measure(
     db.close()
 }
 
-fn loaded(path: &Path, version_bytes: u64) -> Result<Database, Error> {
+fn loaded(path: &Path, version_bytes: u64, beside: Beside) -> Result<Database, Error> {
     let builder = Database::builder().memory(1 << 30).version_memory(version_bytes);
-    let db = builder.version_limit(DISK_BYTES).create(path)?;
+    let disk = if beside == Beside::NoFile { 0 } else { DISK_BYTES };
+    let db = builder.version_limit(disk).create(path)?;
     let txn = db.begin_write()?;
     for (table, count) in [(ROWS, ROW_COUNT), (QUEUE, QUEUED)] {
         let mut loader = txn.bulk_load(table)?;

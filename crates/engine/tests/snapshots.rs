@@ -1,11 +1,15 @@
 //! Snapshots: what readers see while others write, held against models.
 
+#[path = "snapshots/limits.rs"]
+mod limits;
 #[path = "snapshots/model.rs"]
 mod model;
 #[path = "snapshots/races.rs"]
 mod races;
 #[path = "snapshots/spilled.rs"]
 mod spilled;
+#[path = "snapshots/threads.rs"]
+mod threads;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -144,6 +144,8 @@ mutations! {
     /// Spilled versions: what a row put behind all others says counts for a reader that has read
     /// runs since it looked at the row.
     KeepFirstBound,
+    /// Spilled versions: a merge cuts off its inputs what it has written, and no more.
+    CutInputsLate,
 
     /// Tables: one that gets another name has an entry of the catalog at any moment.
     RenameWithoutGarbage,

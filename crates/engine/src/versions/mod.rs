@@ -46,6 +46,7 @@ mod graves;
 mod horizon;
 mod marks;
 mod part;
+mod parts;
 mod snapshots;
 mod spill;
 mod spilling;
@@ -65,13 +66,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_page::{Lsn, TxnId};
 use terrace_pool::{Mutation, Mutations};
-use terrace_rt::{LeafGuard, LeafMutex, Mutex};
+use terrace_rt::{LeafMutex, Mutex};
 
 use self::author::Author;
 use self::backlog::{Backlog, Change, Cut, Lane, Put};
 use self::horizon::Horizon;
 use self::marks::Marks;
 use self::part::{Before, Part};
+use self::parts::Line;
 use self::snapshots::Snapshots;
 use self::spill::Spill;
 use crate::TreeId;
@@ -81,25 +83,12 @@ use crate::log::{Fate, Log};
 use crate::share::Apart;
 use crate::writer::Undo;
 
-/// There are at least this many parts,
-const PARTS_MIN: u64 = 64;
-/// at most this many,
-const PARTS_MAX: u64 = 1 << 14;
-/// and as many as give each of them about this much of the memory: what is done to a whole part,
-/// while it is held, takes about a millisecond for each MiB.
-const PART_BYTES: u64 = 4 << 20;
-
 /// The least bytes that versions may have.
 pub(crate) const VERSION_BYTES_MIN: u64 = 64 << 10;
 /// The least bytes that they may have on disk, if any.
 pub(crate) const VERSION_LIMIT_MIN: u64 = 1 << 20;
 /// The most: places in a part have 32 bits.
 pub(crate) const VERSION_BYTES_MAX: u64 = 64 << 30;
-
-/// A part, on cache lines of its own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Line(LeafMutex<Part>);
 
 /// What `register` and `unregister` keep up to date for snapshots to begin with.
 #[derive(Debug)]
@@ -193,9 +182,9 @@ impl Versions {
         mutations: Mutations,
     ) -> Versions {
         let bytes_max = room.memory;
-        let spill = Spill::new(room.spill_to, room.disk, bytes_max);
+        let spill = Spill::new(room.spill_to, room.disk, bytes_max, mutations);
         let chores_at = spill.as_ref().map_or(bytes_max, |spill| spill.spill_at());
-        let parts = (bytes_max / PART_BYTES).next_power_of_two().clamp(PARTS_MIN, PARTS_MAX);
+        let parts = parts::count(bytes_max);
         let oldest = Oldest { low: AtomicU64::new(log.end().0), xmin: AtomicU64::new(xmin.0) };
         Versions {
             log,
@@ -252,71 +241,6 @@ impl Versions {
     /// Of these, those of versions that are not in runs.
     fn own_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn part(&self, row: &Row<'_>) -> &LeafMutex<Part> {
-        &self.parts[self.number_of_part(row)].0
-    }
-
-    /// The number of the part that has a row.
-    #[inline]
-    fn number_of_part(&self, row: &Row<'_>) -> usize {
-        (row.hash >> self.part_shift) as usize
-    }
-
-    /// Where it is said whether a part is in use.
-    fn in_use(&self, part: usize) -> (&AtomicU64, u64) {
-        (&self.in_use[part / 64], 1 << (part % 64))
-    }
-
-    /// The part of a row, to keep something under `number`, or of a transaction that is kept whole.
-    /// `None`: versions were turned off since, and another number looks through the undo again.
-    #[inline]
-    fn part_to_keep(
-        &self,
-        row: &Row<'_>,
-        (fate, number): (&Fate, u64),
-    ) -> Option<LeafGuard<'_, Part>> {
-        let part = self.part_to_fill(row);
-        // The task that turns versions off sets `keeping` before it looks which parts are in use.
-        self.is_keeping((fate, number)).then_some(part)
-    }
-
-    /// The part of a row, which is about to have something.
-    fn part_to_fill(&self, row: &Row<'_>) -> LeafGuard<'_, Part> {
-        let part = self.part(row).lock();
-        if part.is_empty() {
-            let (word, bit) = self.in_use(self.number_of_part(row));
-            word.fetch_or(bit, Ordering::SeqCst);
-        }
-        part
-    }
-
-    /// Whether versions are kept under `number`, or those of this transaction in any case.
-    #[inline]
-    fn is_keeping(&self, (fate, number): (&Fate, u64)) -> bool {
-        self.keeping.load(Ordering::SeqCst) == number || fate.is_kept()
-    }
-
-    /// Each part that has entries.
-    fn each_in_use(&self, mut look: impl FnMut(&mut Part)) {
-        for number in 0..self.parts.len() {
-            self.look_if_in_use(number, &mut look);
-        }
-    }
-
-    /// A part, if it has entries.
-    fn look_if_in_use(&self, number: usize, look: impl FnOnce(&mut Part)) {
-        let (word, bit) = self.in_use(number);
-        if word.load(Ordering::SeqCst) & bit == 0 {
-            return;
-        }
-        let mut part = self.parts[number].0.lock();
-        self.change(&mut part, look);
-        if part.is_empty() {
-            word.fetch_and(!bit, Ordering::SeqCst);
-        }
     }
 
     /// Changes a part, and keeps count of its bytes.

@@ -43,9 +43,9 @@ impl Builder {
     /// ended are written to sorted runs. Those of open transactions stay in memory. The oldest
     /// snapshots are ended, and return [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld), if
     /// versions take all of `version_memory`, since they come faster than the disk takes them, or
-    /// half of it while the file is full and merging its runs can free nothing: writers wait neither
-    /// for snapshots nor for the disk. The file never takes more than this limit. A part of it is
-    /// left for merges: a sixth of 1 MiB, an 80th of 16 MiB, a 160th of 64 MiB and more.
+    /// half of it while the file is full and merging its runs can free nothing: writers wait
+    /// neither for snapshots nor for the disk. The file never takes more than this limit. A part of
+    /// it is left for merges: a sixth of 1 MiB, an 80th of 16 MiB, a 160th of 64 MiB and more.
     ///
     /// The file has no name, and is made in the folder of the home when it is needed for the first
     /// time: it goes with the process. If the home is a block device, versions stay in memory, as

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_page::Lsn;
+use terrace_pool::Mutation;
 use terrace_rt::{Nanos, dead, now, yield_now};
 
 use super::frozen::BETWEEN_TURNS;
@@ -196,6 +197,9 @@ impl Spill {
         if !self.replace(merge, segment) {
             return Ok(Step::Stopped);
         }
+        if self.mutations.has(Mutation::CutInputsLate) {
+            merge.pass()?;
+        }
         merge.sources.release();
         Ok(if merge.sources.first().is_some() { Step::GoesOn } else { Step::Done })
     }
@@ -203,7 +207,11 @@ impl Spill {
     /// The output gets a segment, and the inputs begin where it ended (G1), as far as they are
     /// there; whether any is.
     fn replace(&self, merge: &mut Merge, segment: Option<Segment>) -> bool {
-        let place = merge.sources.first().map(|(key, item)| (key, item.ended));
+        let cut = |ended: Lsn| match self.mutations.has(Mutation::CutInputsLate) {
+            true => Lsn(ended.0 + 1),
+            false => ended,
+        };
+        let place = merge.sources.first().map(|(key, item)| (key, cut(item.ended)));
         let (output, inputs) = (&mut merge.output, &merge.inputs);
         let is_there = self.hold(|held| {
             if !held.runs.iter().any(|run| inputs.contains(&run.number)) {

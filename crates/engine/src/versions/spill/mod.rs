@@ -19,9 +19,9 @@
 //!   found before: of the entries of a row, the one that counts for a snapshot stays the same.
 //! - T3: memory and file are bounded, whatever the tasks here have got done. The file never takes
 //!   more than its limit (room.R1). The oldest snapshot ends for want of room in two cases:
-//!   versions take all of their memory, since the tasks here were not fast enough; or they take more
-//!   than half of it, the file has no room for what is to be spilled, and merges can free none of
-//!   it: all runs were written with the snapshots of now in view, but for what is less than one
+//!   versions take all of their memory, since the tasks here were not fast enough; or they take
+//!   more than half of it, the file has no room for what is to be spilled, and merges can free none
+//!   of it: all runs were written with the snapshots of now in view, but for what is less than one
 //!   part in 16 of the file (`squeezable`).
 //! - T4: a run goes whole once the oldest snapshot is behind the ends of all of its changes. Before
 //!   something goes that a snapshot may need, it is marked as ended.
@@ -51,6 +51,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use terrace_page::Lsn;
+use terrace_pool::Mutations;
 use terrace_rt::{LeafMutex, Signal};
 
 use self::cache::Cache;
@@ -131,11 +132,17 @@ pub(crate) struct Spill {
     /// Given when something is to be spilled, or room to be given back; and when runs were written.
     wanted: Signal,
     merge_wanted: Signal,
+    mutations: Mutations,
 }
 
 impl Spill {
     /// For versions that may have `bytes_max` of memory and `limit` bytes of a file.
-    pub(super) fn new(to: SpillTo, limit: u64, bytes_max: u64) -> Option<Spill> {
+    pub(super) fn new(
+        to: SpillTo,
+        limit: u64,
+        bytes_max: u64,
+        mutations: Mutations,
+    ) -> Option<Spill> {
         if matches!(to, SpillTo::Memory) || limit == 0 {
             return None;
         }
@@ -155,6 +162,7 @@ impl Spill {
             failure: LeafMutex::new(None),
             wanted: Signal::new(),
             merge_wanted: Signal::new(),
+            mutations,
         })
     }
 

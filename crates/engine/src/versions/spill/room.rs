@@ -1,9 +1,9 @@
 //! Room for runs in the file of old versions.
 //!
 //! ```text
-//!   fresh ---- `take` ----> taken ---- drop of the `Extent` ----> given back ---- `punch` ----> free
-//!                             ^                                       |                          |
-//!                             '---------------- `take` ---------------+--------------------------'
+//!   fresh ---- `take` ----> taken ---- drop ----> given back ---- `punch` ----> free
+//!                             ^                       |                          |
+//!                             '-------- `take` -------+--------------------------'
 //! ```
 //!
 //! - R1: the file is as long as the limit, and given away in extents of one size: so it never takes
@@ -170,7 +170,7 @@ impl Room {
                 Arc::new(device)
             }
         };
-        // Another task may have made one meanwhile, with a name of its own: that of the first counts.
+        // Another task may have made one meanwhile: the first counts.
         Ok(Arc::clone(self.books.lock().device.get_or_insert(device)))
     }
 

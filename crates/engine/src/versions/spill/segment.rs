@@ -6,9 +6,9 @@
 //! ```
 //!
 //! - N1: entries are in the order of whole key and end of the change: their *place*.
-//! - N2: a merge writes a segment at a time. Once one is written, what it was made of is cut off the
-//!   segments that were read: these are replaced by ones that begin at the next place. Blocks in
-//!   front of that are read no more, and their extents are given back once no reader has the
+//! - N2: a merge writes a segment at a time. Once one is written, what it was made of is cut off
+//!   the segments that were read: these are replaced by ones that begin at the next place. Blocks
+//!   in front of that are read no more, and their extents are given back once no reader has the
 //!   segment as it was.
 
 use std::io;
