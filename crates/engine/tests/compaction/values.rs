@@ -38,7 +38,7 @@ fn takes_of_fresh(len: usize, count: u64) -> f64 {
 
 #[test]
 fn values_that_are_left_come_together() {
-    for (len, count) in [(8_192, 6_000), (30_000, 1_500), (100_000, 500)] {
+    for (len, count) in [(8_192, 3_000), (30_000, 800), (100_000, 250)] {
         let ratio = takes_of_fresh(len, count);
         assert!(ratio < 1.1, "{len}: {ratio}");
     }
