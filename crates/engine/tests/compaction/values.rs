@@ -94,7 +94,8 @@ fn loses_changes(seed: u64, mutations: Mutations) -> bool {
             }
         }
         writer.join();
-        let own = match written.lock().take().expect("it has ended") {
+        let written = written.lock().take().expect("it has ended");
+        let own = match written {
             Ok(own) => own,
             Err(error) => {
                 println!("a writer: {error:?}");
