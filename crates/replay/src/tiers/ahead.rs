@@ -41,6 +41,18 @@ impl<F: FlashTier> Replay<'_, F> {
     /// A scan will soon ask for `page`.
     pub(super) fn announce(&mut self, page: u32) {
         self.announced.push(page);
+        self.scans = true;
+    }
+
+    /// Time passes before a reference to `page`: what was announced is read if memory has that page
+    /// (A2), and if it is in flight, it is there (A4).
+    #[inline(never)]
+    pub(super) fn scan_waits(&mut self, page: u32) {
+        if self.memory.residents.get(page).is_some() {
+            self.read_announced();
+        }
+        self.arrives(page);
+        self.scans = !(self.announced.is_empty() && self.flights.is_empty());
     }
 
     /// Reads what was announced.
@@ -55,6 +67,7 @@ impl<F: FlashTier> Replay<'_, F> {
         }
         self.announced = announced;
         self.announced.clear();
+        self.scans = !self.flights.is_empty();
     }
 
     fn read_run(&mut self, run: &[u32]) {
@@ -98,8 +111,7 @@ impl<F: FlashTier> Replay<'_, F> {
     }
 
     /// A client had to wait, and then finds `page`: its run is there, and all before it (A4).
-    #[inline(never)]
-    pub(super) fn arrives(&mut self, page: u32) {
+    fn arrives(&mut self, page: u32) {
         let at = self.flights.iter().position(|flight| flight.pages.contains(&page));
         (0..at.map_or(0, |at| at + 1)).for_each(|_| self.end_flight());
     }

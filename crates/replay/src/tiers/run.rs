@@ -49,6 +49,8 @@ pub struct Replay<'a, F> {
     pub(super) counts: TierCounts,
     /// Pages that scans have announced, and that are not read yet.
     pub(super) announced: Vec<u32>,
+    /// Whether there are such pages, or runs that are read: one test for each reference.
+    pub(super) scans: bool,
     /// Runs that are read ahead, the oldest first.
     pub(super) flights: VecDeque<Flight>,
 }
@@ -86,6 +88,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
             homeward: Vec::new(),
             counts: TierCounts::default(),
             announced: Vec::new(),
+            scans: false,
             flights: VecDeque::new(),
         }
     }
@@ -98,11 +101,8 @@ impl<'a, F: FlashTier> Replay<'a, F> {
 
     /// Time passes before the next reference, which is to `page`.
     pub fn wait(&mut self, page: u32) {
-        if !self.announced.is_empty() && self.memory.residents.get(page).is_some() {
-            self.read_announced();
-        }
-        if !self.flights.is_empty() {
-            self.arrives(page);
+        if self.scans {
+            self.scan_waits(page);
         }
         self.flash.note(Note::TimePasses, &mut self.io);
     }
@@ -149,7 +149,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         if let Some(victim) = displaced {
             self.let_go(victim);
         }
-        if !self.announced.is_empty() {
+        if self.scans {
             self.read_announced();
         }
     }
