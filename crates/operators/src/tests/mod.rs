@@ -1,0 +1,6 @@
+//! The operators beside naive models, on random tables.
+
+mod tables;
+
+mod aggregates;
+mod scans;
