@@ -30,6 +30,35 @@ pub enum Error {
     },
     /// The drive has one domain: take the ordinary scan.
     OneDomain,
+    /// The number of buckets is no power of two: take one.
+    Buckets {
+        /// What was given.
+        buckets: u64,
+    },
+    /// A value does not fit in the bytes of its attribute: give it more.
+    Attribute {
+        /// The value.
+        value: i64,
+        /// The bytes.
+        bytes: u8,
+    },
+    /// The memory is too small: give more, or scan with fewer tasks.
+    Memory {
+        /// Bytes that are needed at least.
+        needed: u64,
+        /// Bytes that were given.
+        given: u64,
+    },
+    /// There is no room for what does not fit in memory: give more of either.
+    SpillFull {
+        /// Bytes of the room.
+        bytes: u64,
+    },
+    /// What did not fit in memory came back as something else. Run the operator again, elsewhere.
+    SpillCorrupt {
+        /// The first byte of the block on its device.
+        byte: u64,
+    },
     /// There is no task to scan with: give the queue a place and the machine a thread.
     NoTask,
 }
@@ -51,6 +80,28 @@ impl fmt::Display for Error {
             Error::OneDomain => {
                 f.write_str("the drive has one domain, nothing to scan in parallel: scan as usual")
             }
+            Error::Buckets { buckets } => write!(
+                f,
+                "{buckets} buckets are no power of two: take {} or {}",
+                (buckets / 2).next_power_of_two(),
+                buckets.checked_next_power_of_two().unwrap_or(1 << 63)
+            ),
+            Error::Attribute { value, bytes } => {
+                write!(f, "{value} does not fit in the {bytes} bytes of its attribute: give more")
+            }
+            Error::Memory { needed, given } => write!(
+                f,
+                "{given} bytes of memory are too few, {needed} are needed: give as many, or take \
+                 fewer tasks"
+            ),
+            Error::SpillFull { bytes } => write!(
+                f,
+                "{bytes} bytes are too few for what does not fit in memory: give more of either"
+            ),
+            Error::SpillCorrupt { byte } => write!(
+                f,
+                "the block at byte {byte} is not what was spilled there: give another place"
+            ),
             Error::NoTask => {
                 f.write_str("a queue or a machine of 0: give a scan a place and a thread at least")
             }

@@ -62,12 +62,6 @@ impl RowPages {
         }
     }
 
-    /// The most rows of a page.
-    #[must_use]
-    pub fn rows_max(&self) -> u16 {
-        ((usize::from(self.page_bytes) - HEADER_BYTES) / usize::from(self.row_bytes)) as u16
-    }
-
     /// Makes page `page` of `rows` rows, each of which `fill` writes over zeroes.
     ///
     /// # Panics
@@ -104,6 +98,10 @@ impl Pages for RowPages {
 
     fn row_bytes_max(&self) -> usize {
         usize::from(self.row_bytes)
+    }
+
+    fn rows_max(&self) -> u16 {
+        ((usize::from(self.page_bytes) - HEADER_BYTES) / usize::from(self.row_bytes)) as u16
     }
 
     fn check(&self, page: PageNo, bytes: &[u8]) -> Option<Checked> {

@@ -42,6 +42,9 @@ pub trait Pages: Send + Sync {
     /// The most bytes of a row.
     fn row_bytes_max(&self) -> usize;
 
+    /// The most rows of a page.
+    fn rows_max(&self) -> u16;
+
     /// What `bytes` hold as page `page`; nothing if they are not that page, whole.
     fn check(&self, page: PageNo, bytes: &[u8]) -> Option<Checked>;
 

@@ -3,4 +3,7 @@
 mod tables;
 
 mod aggregates;
+mod fetches;
+mod joins;
 mod scans;
+mod sorts;

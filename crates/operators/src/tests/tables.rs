@@ -6,7 +6,7 @@ use terrace_device::model::{Faults, Preset, SimDevice};
 use terrace_device::{Device, Keep, Store, write};
 use terrace_rt::{Prng, World};
 
-use crate::{Attribute, Input, PageNo, Plan, Rid, RowPages, Table};
+use crate::{Attribute, Fields, Input, PageNo, Plan, Projection, Rid, RowPages, Spill, Table};
 
 /// A row of the tables: null or not, a key, a number of its own.
 const ROW_BYTES: u16 = 17;
@@ -104,7 +104,7 @@ pub(super) fn make(device: &Arc<dyn Device>, first_byte: u64, wish: Wish, prng: 
     let count = if wish.keys == Keys::None { 0 } else { wish.rows };
     let (mut rows, mut page) = (Vec::new(), 0);
     while (rows.len() as u64) < count {
-        let most = u64::from(pages.rows_max()).min(count - rows.len() as u64);
+        let most = u64::from(crate::Pages::rows_max(&pages)).min(count - rows.len() as u64);
         let here = prng.below(most + 1) as u16;
         let id = rows.len() as u64;
         let row = |slot: u16, prng: &mut Prng| Row {
@@ -121,6 +121,22 @@ pub(super) fn make(device: &Arc<dyn Device>, first_byte: u64, wish: Wish, prng: 
     let table = table.expect("it is on the device");
     let attribute = Attribute { column: Arc::new(key), bytes: 8 };
     Made { input: Input { table, attribute, predicate: None }, rows }
+}
+
+/// The number of a row, as it is fetched.
+pub(super) fn ids() -> Arc<dyn Projection> {
+    Arc::new(Fields(std::iter::once(9..17).collect()))
+}
+
+/// A number that was fetched.
+pub(super) fn fetched(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+/// Room for what does not fit in memory, behind the tables.
+pub(super) fn spill(device: &Arc<dyn Device>, first_byte: u64) -> Spill {
+    let bytes = device.len() - first_byte;
+    Spill { device: Arc::clone(device), first_byte, bytes }
 }
 
 /// A plan of any kind.
