@@ -12,6 +12,7 @@
 //!   `fetch`: rows of RIDs.
 //! - `budget`: memory, counted. `spill`: blocks on a device, for what does not fit in it.
 //! - `cpu`: the cost of each step, by name. `error`.
+//! - `trials`: the measurements of the paper.
 //!
 //! Everything runs on `rt` tasks, in the virtual and the real world.
 
@@ -40,6 +41,8 @@ mod team;
 
 mod cpu;
 mod error;
+
+pub mod trials;
 
 #[cfg(test)]
 mod tests;

@@ -54,6 +54,18 @@ impl Plan {
         Plan { domains: 1, chunk_bytes: ORDINARY_BYTES, degree: 1 }
     }
 
+    /// The same with requests of `bytes`, of a page at least.
+    ///
+    /// # Errors
+    ///
+    /// Requests that are not whole sectors.
+    pub fn in_order(bytes: u64) -> Result<Plan, Error> {
+        if bytes == 0 || !bytes.is_multiple_of(SECTOR_SIZE as u64) {
+            return Err(Error::Sectors { bytes });
+        }
+        Ok(Plan { chunk_bytes: bytes, ..Plan::ordinary() })
+    }
+
     /// Chunks of `chunk_bytes` over `domains`, on a drive that takes `queue` requests at once and a
     /// processor of `threads`.
     ///

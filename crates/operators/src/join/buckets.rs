@@ -232,8 +232,8 @@ impl Buckets {
     }
 
     /// Calls `found` with the records that have the value of a record of the second table, from
-    /// place `from` of their bucket on, or puts that record into the blocks of its partition. After
-    /// `FOUND_MAX` records it returns the place where it is to go on.
+    /// byte `from` of their bucket on, or puts that record into the blocks of its partition. After
+    /// `FOUND_MAX` records it returns the byte where it is to go on.
     pub(super) fn probe(
         &self,
         record: &[u8],
@@ -255,16 +255,19 @@ impl Buckets {
         from: usize,
         mut found: impl FnMut(&[u8]),
     ) -> Option<usize> {
-        let [build, probe] = &self.layouts;
-        let value = probe.value(record);
+        let build = self.layout(Side::Build);
+        let value = self.layout(Side::Probe).value(record);
+        if !build.fits(value) {
+            return None;
+        }
         let held = self.buckets[self.bucket_of(value)].lock();
-        let records = held.chunks_exact(build.width()).enumerate().skip(from);
-        let same = records.filter(|(_, other)| build.is_same(other, (probe, record), value));
-        for (count, (at, other)) in same.enumerate() {
+        let width = build.width();
+        let places = (from..held.len()).step_by(width);
+        for (count, at) in places.filter(|at| build.is_same(&held, *at, value)).enumerate() {
             if count == FOUND_MAX {
                 return Some(at);
             }
-            found(other);
+            found(&held[at..at + width]);
         }
         None
     }

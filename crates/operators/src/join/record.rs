@@ -76,8 +76,7 @@ impl Layout {
         out.clear();
         match self.carry {
             Carry::Rids => {
-                let unused = 64 - 8 * self.attribute as u32;
-                if (value << unused) >> unused != value {
+                if !self.fits(value) {
                     return Err(Error::Attribute { value, bytes: self.attribute as u8 });
                 }
                 out.extend_from_slice(&value.to_le_bytes()[..self.attribute]);
@@ -106,18 +105,25 @@ impl Layout {
         }
     }
 
-    /// Whether the attribute of `record` is that of `other`, of value `value` and in `layout`.
-    pub(super) fn is_same(
-        &self,
-        record: &[u8],
-        (layout, other): (&Layout, &[u8]),
-        value: i64,
-    ) -> bool {
+    /// Whether a record may have this value.
+    pub(super) fn fits(&self, value: i64) -> bool {
+        let unused = 64 - 8 * self.attribute as u32;
+        self.carry == Carry::Rows || (value << unused) >> unused == value
+    }
+
+    /// Whether the record at byte `at` of `held` has this value, which fits.
+    pub(super) fn is_same(&self, held: &[u8], at: usize, value: i64) -> bool {
         match self.carry {
-            Carry::Rids if self.attribute == layout.attribute => {
-                record[..self.attribute] == other[..self.attribute]
+            Carry::Rids => {
+                // One load, but at the end of a bucket.
+                let word = held.get(at..at + 8).map_or_else(
+                    || number(&held[at..at + self.attribute]),
+                    |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
+                );
+                let unused = 64 - 8 * self.attribute as u32;
+                (word ^ value as u64) << unused == 0
             }
-            _ => self.value(record) == value,
+            Carry::Rows => self.value(&held[at..at + self.width]) == value,
         }
     }
 
@@ -177,15 +183,11 @@ mod tests {
                             (layout.value(&record), layout.rid(&record)),
                             (value, (rid, kept))
                         );
-                        assert!(layout.is_same(&record, (layout, &record.clone()), value));
+                        assert!(layout.is_same(&record, 0, value));
                     }
                     rows.put((value, rid, version), &row, &mut record).expect("it fits");
                     assert_eq!((rows.value(&record), rows.row(&record)), (value, &row[..]));
-                    assert!(!rows.is_same(
-                        &record,
-                        (&rows, &record.clone()),
-                        value.wrapping_add(1)
-                    ));
+                    assert!(!rows.is_same(&record, 0, value.wrapping_add(1)));
                 }
             }
         }

@@ -15,9 +15,9 @@ const DRIVE_BYTES: u64 = 32 << 20;
 const PROBE_AT: u64 = 2 << 20;
 const SPILL_AT: u64 = 4 << 20;
 
-type Pairs = Vec<(i64, u64, u64)>;
+pub(super) type Pairs = Vec<(i64, u64, u64)>;
 
-fn run(join: &Join) -> Result<(Pairs, Joined), Error> {
+pub(super) fn run(join: &Join) -> Result<(Pairs, Joined), Error> {
     let pairs = Arc::new(LeafMutex::new(Pairs::new()));
     let got = Arc::clone(&pairs);
     let consumer = move |value: i64, build: &[u8], probe: &[u8]| {
@@ -30,7 +30,7 @@ fn run(join: &Join) -> Result<(Pairs, Joined), Error> {
     Ok((pairs, joined))
 }
 
-fn model(build: &[Row], probe: &[Row]) -> Pairs {
+pub(super) fn model(build: &[Row], probe: &[Row]) -> Pairs {
     let mut by_key: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
     for row in build {
         if let Some(key) = row.key {
@@ -47,7 +47,7 @@ fn model(build: &[Row], probe: &[Row]) -> Pairs {
     pairs
 }
 
-fn side(made: &Made) -> Side {
+pub(super) fn side(made: &Made) -> Side {
     Side { input: made.input.clone(), projection: ids() }
 }
 

@@ -7,3 +7,4 @@ mod fetches;
 mod joins;
 mod scans;
 mod sorts;
+mod threads;

@@ -14,9 +14,9 @@ const DRIVE_BYTES: u64 = 8 << 20;
 const SPILL_AT: u64 = 2 << 20;
 
 /// Keys and numbers of rows.
-type Rows = Vec<(Option<i64>, u64)>;
+pub(super) type Rows = Vec<(Option<i64>, u64)>;
 
-fn run(sorting: &Sort) -> Result<(Rows, Sorted), Error> {
+pub(super) fn run(sorting: &Sort) -> Result<(Rows, Sorted), Error> {
     let mut got = Vec::new();
     let sorted = sort(sorting, |key, row| {
         got.push((key, fetched(row)));
@@ -25,7 +25,7 @@ fn run(sorting: &Sort) -> Result<(Rows, Sorted), Error> {
     Ok((got, sorted))
 }
 
-fn model(mut rows: Vec<Row>) -> Rows {
+pub(super) fn model(mut rows: Vec<Row>) -> Rows {
     rows.sort();
     rows.into_iter().map(|row| (row.key, row.id)).collect()
 }
