@@ -1,7 +1,7 @@
 //! ParaAggr: aggregates of a column (Fan et al., 4.3).
 //!
-//! Each task of the scan has a SubAggr for the rows of its ScanBuffer; TolAggr brings them together:
-//! counts become a sum, an average a sum over a count.
+//! Each task of the scan has a SubAggr for the rows of its ScanBuffer; TolAggr brings them
+//! together: counts become a sum, an average a sum over a count.
 //!
 //! - A1: null values are left out of all functions; of no values there is a count, 0, and nothing
 //!   else.

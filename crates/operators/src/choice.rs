@@ -25,11 +25,11 @@ use crate::plan::{Plan, degree};
 use crate::team;
 
 /// Requests at once on a device that shows no domains.
-const LANES: u32 = 8;
+const LANES: u32 = 4;
 /// Bytes of each of them.
 const LANE_BYTES: u64 = 1 << 20;
 /// Bytes that one way reads in a turn of the trial.
-const TURN_BYTES: u64 = 16 << 20;
+const TURN_BYTES: u64 = 32 << 20;
 /// Turns.
 const TURNS: u64 = 3;
 /// Speed of the lanes over the ordinary scan from which on they are taken.

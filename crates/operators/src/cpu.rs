@@ -3,11 +3,11 @@
 //! - C1: a result depends on CPU time only through [`Cpu::charge`]; a [`Cpu::free`] one charges
 //!   nothing, and so does the real world, where work takes its own time.
 //!
-//! The figures are measured, on an Intel Xeon of 2026 (2 MiB of L2 a core), and not scaled to the
-//! papers' processors: all but the first by `terrace bench parascan --steps` as a real-time process,
-//! the least of three runs, with all that is hashed in the cache. A request is one of 4 KiB that a
-//! thread makes and waits for: fio (`--direct=1 --ioengine=psync --bs=4k --rw=randread`) took 26.8%
-//! of a core for 11,700 of them a second, in a virtual machine.
+//! The figures are measured, on an Intel Xeon of 2026 with a cache of 2 MiB for each core, and not
+//! scaled to the papers' processors: all but the first by `terrace bench parascan --steps` as a
+//! real-time process, the least of three runs, with all that is hashed in that cache. A request is
+//! one of 4 KiB that a thread makes and waits for: fio (`--direct=1 --ioengine=psync --bs=4k
+//! --rw=randread`) took 26.8% of a core for 11,700 of them a second, in a virtual machine.
 //!
 //! Two threads on one core: with more tasks at work than cores, each takes `SHARED_PERCENT` of its
 //! time, since a core with two threads does 1.3 times what it does with one: Marr and others,

@@ -1,4 +1,5 @@
-//! Fetch: the rows of RIDs, sorted so that no page is read twice (Fan et al., 4.2, after DigestJoin).
+//! Fetch: the rows of RIDs, sorted so that no page is read twice (Fan et al., 4.2, after
+//! DigestJoin).
 //!
 //! - E1: each page that is wanted is read once for a call, in the order of addresses within its
 //!   domain, and by a task for each domain.

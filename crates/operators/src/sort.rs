@@ -9,8 +9,8 @@
 //!                `------------> Fetch, by batches of rows in order ----> caller
 //! ```
 //!
-//! - O1: the caller gets the rows in ascending order of the column, null first, rows of one value in
-//!   the order of their RIDs; a row that is gone (fetch.E2) is left out.
+//! - O1: the caller gets the rows in ascending order of the column, null first, rows of one value
+//!   in the order of their RIDs; a row that is gone (fetch.E2) is left out.
 //! - O2: half of the memory has keys and RIDs, or the blocks of a merge; the other half what Fetch
 //!   brings. ScanBuffers are beside it.
 

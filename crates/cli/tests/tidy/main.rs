@@ -37,7 +37,16 @@ const LAYERS: [(&str, &[&str]); 16] = [
     (
         "cli",
         &[
-            "rt", "page", "policy", "trace", "replay", "device", "index", "pool", "engine",
+            "rt",
+            "page",
+            "policy",
+            "trace",
+            "replay",
+            "device",
+            "index",
+            "operators",
+            "pool",
+            "engine",
             "workload",
         ],
     ),

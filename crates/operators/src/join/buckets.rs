@@ -10,8 +10,8 @@
 //! ```
 //!
 //! - B1: a row of the first table is in a bucket, or in the blocks of its partition.
-//! - B2: the flag of a partition is set before its buckets are emptied, and looked at under the lock
-//!   of a bucket, so nothing is put into a bucket that was emptied.
+//! - B2: the flag of a partition is set before its buckets are emptied, and looked at under the
+//!   lock of a bucket, so nothing is put into a bucket that was emptied.
 //! - B3: memory is that of the budget: the buckets, what they hold, and the blocks to be filled.
 //! - Not for: values that are all multiples of a power of two, which meet in few buckets.
 

@@ -57,8 +57,8 @@ struct State {
 }
 
 impl Matches {
-    /// For as many as fit in a quarter of `bytes`: a list that grows has up to twice its length, and
-    /// another one may be on its way to the device.
+    /// For as many as fit in a quarter of `bytes`: a list that grows has up to twice its length,
+    /// and another one may be on its way to the device.
     pub(super) fn new(bytes: u64) -> Matches {
         let room = (bytes as usize / 4 / size_of::<Match>()).max(1);
         Matches { room, state: LeafMutex::default() }

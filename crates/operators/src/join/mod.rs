@@ -19,8 +19,8 @@
 //!   partition that does not fit again is loaded in pieces, so that rows which all have one value
 //!   are joined in any memory.
 //!
-//! `spec`: what is joined, and what came of it. `buckets`: ParaHash. `record`: what is kept of rows.
-//! `matches`: what MiniJoin found, and Fetch.
+//! `spec`: what is joined, and what came of it. `buckets`: ParaHash. `record`: what is kept of
+//! rows. `matches`: what MiniJoin found, and Fetch.
 
 mod spec;
 
@@ -48,8 +48,11 @@ use crate::spill::{Block, Space, block_bytes};
 use crate::table::Version;
 use crate::team;
 
-/// Blocks into which the memory of a join would be divided, if they are not too small for it.
-const BLOCKS: u64 = 1024;
+/// Blocks into which the memory of a join would be divided, if they are not too small for it. RIDs
+/// take few blocks, and memory that blocks leave; rows take many, which are to be large.
+const BLOCKS_OF_RIDS: u64 = 1024;
+/// See `BLOCKS_OF_RIDS`.
+const BLOCKS_OF_ROWS: u64 = 256;
 /// The part of memory that has matches.
 const MATCHES_PART: u64 = 16;
 /// Records of a bucket, if the number of buckets is not given: RIDs are searched one behind the
@@ -80,8 +83,9 @@ impl Division {
             return Err(Error::Buckets { buckets });
         }
         let tasks = u64::from(join.plan.degree());
-        let block_bytes = block_bytes(memory, BLOCKS);
         let is_rids = join.carry == Carry::Rids;
+        let blocks = if is_rids { BLOCKS_OF_RIDS } else { BLOCKS_OF_ROWS };
+        let block_bytes = block_bytes(memory, blocks);
         let versions = if is_rids { 8 * u64::from(table.count()) } else { 0 };
         let matches = if is_rids { memory / MATCHES_PART } else { 0 };
         let width = layouts[0].width() as u64;

@@ -53,7 +53,7 @@ fn all_functions_agree_with_their_model() {
     }
 }
 
-/// A2: the greatest values do not overflow.
+/// aggregate.A2: the greatest values do not overflow.
 #[test]
 fn sums_of_the_greatest_values_are_exact() {
     let run = || {

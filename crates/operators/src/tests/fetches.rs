@@ -46,9 +46,9 @@ fn rows_come_back_in_the_order_they_were_asked_for_and_no_page_twice() {
     }
 }
 
-/// E2: of a page that has changed, a row with the same value is read again, one with another value,
-/// one that the predicate does not hold of, and one that is not there are gone. Without a look at
-/// the version all of them but the last would be taken for the rows that were seen.
+/// fetch.E2: of a page that has changed, a row with the same value is read again; one with another
+/// value, one that the predicate does not hold of, and one that is not there are gone. Without a
+/// look at the version all but the last would be taken for the rows that were seen.
 #[test]
 fn rows_of_pages_that_have_changed_are_read_again_and_told() {
     let work = || {

@@ -6,8 +6,8 @@
 //! | CUSTOMER of TPC-H | 1,500,000 | 170 | 23 rows: 255 MiB ("256M") |
 //! | CUSTOMER of TPC-C | 870,000 | 1,234 | 3 rows: 1.1 GiB ("1GB") |
 //!
-//! The paper gives 150 million rows for ORDERS of 2 GB, 14 bytes each: they are taken for 15 million,
-//! those of scale factor 10, as its CUSTOMER has. Rows are as long as table over rows say.
+//! The paper gives 150 million rows for ORDERS of 2 GB, 14 bytes each: they are taken for 15
+//! million, those of scale factor 10, as its CUSTOMER has. Rows are as long as table over rows say.
 //!
 //! - T1: CUSTOMER has the keys 0 to its number. One in 100 orders, at random, has one of them; the
 //!   others have keys that no customer has: the selectivity of 1%.
