@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use terrace_device::inside::{Inside, Search, bytes_min, detect, timed};
 use terrace_device::{Device, read};
-use terrace_rt::{Nanos, now};
+use terrace_rt::{LeafMutex, Nanos, now};
 
 use crate::Error;
 use crate::feed::Feed;
@@ -115,9 +115,12 @@ fn time(device: &Arc<dyn Device>, from: u64, plan: &Plan) -> Result<Nanos, Error
     let lane = |at: u64| (from + at * bytes..from + TURN_BYTES).step_by((tasks * bytes) as usize);
     let feed = Arc::new(Feed::new((0..tasks).map(lane)));
     let device = Arc::clone(device);
+    // Not zeroes, which the system would make when they are first touched.
+    let memory = |_| LeafMutex::new(vec![1; bytes as usize + 4096]);
+    let buffers: Vec<_> = (0..plan.degree()).map(memory).collect();
     let begin = now();
-    team::run(plan.degree(), move |_, _| {
-        let mut memory = vec![0; bytes as usize + 4096];
+    team::run(plan.degree(), move |task, _| {
+        let mut memory = std::mem::take(&mut *buffers[task as usize].lock());
         let start = memory.as_ptr().align_offset(4096);
         let memory = &mut memory[start..start + bytes as usize];
         while let Some((lane, offset)) = feed.take() {
