@@ -38,14 +38,14 @@ impl Tree {
                 self.children_of(id, range, keys, &mut below);
             }
             let pages: Vec<PageId> = below.iter().map(|(page, _)| *page).collect();
-            self.pool.prefetch(&pages);
+            self.pool.prefetch_once(&pages);
             nodes = below;
         }
         let step = keys.len().div_ceil(SAMPLED).max(1);
         if keys.iter().step_by(step).any(|key| self.value_page(key.as_ref()).is_some()) {
             let pages: Vec<_> =
                 keys.iter().filter_map(|key| self.value_page(key.as_ref())).collect();
-            self.pool.prefetch(&pages);
+            self.pool.prefetch_once(&pages);
         }
     }
 

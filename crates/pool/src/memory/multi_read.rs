@@ -91,16 +91,25 @@ impl BufferPool {
     }
 
     /// Reads those of `pages` that are not in memory, many at once, and returns when they are
-    /// there: best effort, since they may leave again, or find no frame. Their next hit is the use
-    /// that they are read for.
+    /// there: best effort, since they may leave again, or find no frame.
     pub fn prefetch(&self, pages: &[PageId]) {
+        self.read_many(pages, Want::Best);
+    }
+
+    /// As `prefetch`, for one use of each that will come soon: their next hit is that use, and they
+    /// count as read ahead.
+    pub fn prefetch_once(&self, pages: &[PageId]) {
+        self.read_many(pages, Want::BestAhead);
+    }
+
+    fn read_many(&self, pages: &[PageId], want: Want) {
         let intent = Intent { class: AccessClass::Random, cold: false };
         for batch in pages.chunks(PREFETCH_PAGES_MAX) {
             let is_away =
                 |page: &PageId| self.devices.has(*page) && self.memory.lookup(*page).is_none();
             let away: Vec<PageId> = batch.iter().copied().filter(is_away).collect();
             make_room_for(self, &away);
-            let install = |&page| install(self, page, intent, Want::BestAhead).loading();
+            let install = |&page| install(self, page, intent, want).loading();
             load_batch(&self.devices, away.iter().filter_map(install).collect());
         }
     }
