@@ -4,6 +4,8 @@
 mod limits;
 #[path = "snapshots/model.rs"]
 mod model;
+#[path = "snapshots/purged.rs"]
+mod purged;
 #[path = "snapshots/races.rs"]
 mod races;
 #[path = "snapshots/spilled.rs"]

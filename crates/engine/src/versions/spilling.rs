@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::Lsn;
 use terrace_pool::Mutation;
-use terrace_rt::{Nanos, yield_now};
+use terrace_rt::{Nanos, maybe_switch, yield_now};
 
 use super::part::Taken;
 use super::{VERSION_BYTES_MIN, Versions};
-use crate::TreeId;
 
 impl Versions {
     /// Bytes of spilled versions on disk, and the number of their runs.
@@ -48,13 +47,20 @@ impl Versions {
         const ENDS_ONE_IN: u64 = 4;
         let more = self.bytes_max - VERSION_BYTES_MIN;
         let ends_bytes = (more / ENDS_ONE_IN / self.parts.len() as u64) as usize;
+        if self.mutations.has(Mutation::ForgetGravesEarly) {
+            let graves = self.parts[number].0.lock().graves_of_ended(to);
+            graves.iter().for_each(|(tree, key)| self.forget_grave(*tree, key));
+            (0..8).for_each(|_| maybe_switch());
+        }
         let mut part = self.parts[number].0.lock();
-        let forget = |tree: TreeId, key: &[u8]| self.forget_grave(tree, key);
-        let taken = self.change(&mut part, |part| part.take_ended(to, ends_bytes, forget));
-        let Some(taken) = taken else { return 0 };
+        let taken = self.change(&mut part, |part| part.take_ended(to, ends_bytes));
+        let Some(mut taken) = taken else { return 0 };
+        let graves = taken.take_graves();
         let bytes = Taken::memory(&taken) as u64;
         self.account(0, bytes as usize);
         put(taken);
+        // frozen.Z2.
+        graves.iter().for_each(|(tree, key)| self.forget_grave(*tree, key));
         bytes
     }
 
