@@ -8,6 +8,8 @@ mod model;
 mod purged;
 #[path = "snapshots/races.rs"]
 mod races;
+#[path = "snapshots/slow.rs"]
+mod slow;
 #[path = "snapshots/spilled.rs"]
 mod spilled;
 #[path = "snapshots/threads.rs"]

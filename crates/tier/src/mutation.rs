@@ -148,6 +148,8 @@ mutations! {
     KeepFirstBound,
     /// Spilled versions: a merge cuts off its inputs what it has written, and no more.
     CutInputsLate,
+    /// Spilled versions: a long merge gives way to short ones.
+    MergeToTheEnd,
 
     /// Tables: one that gets another name has an entry of the catalog at any moment.
     RenameWithoutGarbage,

@@ -15,6 +15,11 @@ impl Versions {
         self.spill.as_ref().map_or((0, 0), |spill| (spill.file_bytes(), spill.run_count()))
     }
 
+    /// Reads and writes of the file of spilled versions that have failed.
+    pub(crate) fn spill_failures(&self) -> u64 {
+        self.spill.as_ref().map_or(0, |spill| spill.failures())
+    }
+
     /// Whether versions go to disk for which memory has no room.
     pub(crate) fn spills(&self) -> bool {
         self.spill.is_some()
@@ -64,10 +69,14 @@ impl Versions {
         bytes
     }
 
-    /// Drops what no snapshot needs, part by part: other tasks have their turns in between.
-    pub(super) fn collect_in_turns(&self) {
+    /// Drops what no snapshot needs, part by part, until `is_over`: other tasks have their turns in
+    /// between.
+    pub(super) fn collect_in_turns(&self, is_over: &dyn Fn() -> bool) {
         self.sort_in();
         for number in 0..self.parts.len() {
+            if is_over() {
+                return;
+            }
             let horizon = self.horizon();
             self.look_if_in_use(number, |part| self.collect(part, &horizon));
             yield_now();

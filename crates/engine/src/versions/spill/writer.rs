@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 
 use terrace_page::Lsn;
 
@@ -187,7 +187,7 @@ impl SegmentWriter {
             last_end: self.last_end,
             entries: self.entries,
             entry_bytes: self.entry_bytes,
-            is_bad: AtomicBool::new(false),
+            rests_until: AtomicU64::new(0),
         };
         Ok(Some(Segment::new(body, self.extents)))
     }
