@@ -172,6 +172,15 @@ impl Spill {
         is_merging || !self.is_stuck.load(Ordering::SeqCst) && self.choice().is_some()
     }
 
+    /// A merge has come to an end.
+    fn note_merged(&self, merged: &io::Result<Step>, is_squeezed: &Squeezed) {
+        // A snapshot that has ended meanwhile may have given something up.
+        if let (Ok(Step::NoRoom), true) = (merged, is_squeezed.load(Ordering::SeqCst)) {
+            self.is_stuck.store(true, Ordering::SeqCst);
+        }
+        *self.merging.lock() = None;
+    }
+
     /// Whether one of these runs cannot be read.
     fn is_any_bad(&self, runs: &[u64]) -> bool {
         let held = self.held();
@@ -313,11 +322,7 @@ impl Versions {
         // Only the merge itself keeps what it reads (G2).
         drop(runs);
         let merged = self.merge_to(spill, merge, is_over);
-        // A snapshot that has ended meanwhile may have given something up.
-        if let (Ok(Step::NoRoom), true) = (&merged, is_squeezed.load(Ordering::SeqCst)) {
-            spill.is_stuck.store(true, Ordering::SeqCst);
-        }
-        *spill.merging.lock() = None;
+        spill.note_merged(&merged, &is_squeezed);
         if let Ok(Step::Done) = merged {
             spill.want();
         }
@@ -341,5 +346,62 @@ impl Versions {
             }
             yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrace_device::model::{Preset, build};
+    use terrace_device::{Keep, Store};
+    use terrace_pool::Mutations;
+    use terrace_rt::World;
+
+    use super::super::block::{Item, whole_key};
+    use super::super::room::SpillTo;
+    use super::super::writer::SegmentMemory;
+    use super::*;
+    use crate::TreeId;
+
+    fn run_of_one(spill: &Spill, row: u64) -> Arc<Run> {
+        let memory = SegmentMemory { rows: 1, filter_bytes: 0, buffer_bytes: 0 };
+        let writer = SegmentWriter::new(&spill.room, Purpose::Spill, memory).expect("memory");
+        let (mut writer, mut key) = (writer.expect("room"), Vec::new());
+        whole_key(TreeId(1), &row.to_be_bytes(), &mut key);
+        let item = Item { ended: Lsn(1 + row), before: Some(&[0, 1, 2]) };
+        assert_eq!(writer.push(&key, item).expect("memory"), Pushed::Done);
+        let segment = writer.finish().expect("memory").expect("one entry");
+        Arc::new(Run::new(spill.number(), Squeezed::default(), vec![Arc::new(segment)]))
+    }
+
+    /// The bug: no snapshot ended while a merge was to free room, though it could not go on.
+    #[test]
+    fn a_merge_without_room_frees_none_until_a_snapshot_ends() {
+        let device = build(Preset::Ram, World::current(), Store::new(4 << 20, Keep::Plain));
+        let to = SpillTo::Device(device);
+        let spill = Spill::new(to, 4 << 20, 1 << 20, Mutations::NONE).expect("a limit");
+        let runs: Vec<Arc<Run>> = (0..FAN as u64).map(|row| run_of_one(&spill, row)).collect();
+        spill.hold(|held| held.runs = Arc::new(runs.clone()));
+        assert!(spill.may_free_room());
+        let mut others = Vec::new();
+        while let Some(extent) = spill.room.take(Purpose::Merge).expect("memory") {
+            others.push(extent);
+        }
+        let horizon = Horizon { as_of: Lsn(100), open: vec![Lsn(1)] };
+        let step = |spill: &Spill| {
+            let is_squeezed = Squeezed::new(AtomicBool::new(true));
+            let output = Run::new(spill.number(), Arc::clone(&is_squeezed), Vec::new());
+            let mut merge = Merge::new(&runs, output).expect("memory");
+            let merged = spill.step(&mut merge, &horizon, &|| false);
+            spill.note_merged(&merged, &is_squeezed);
+            merged.expect("memory")
+        };
+        assert_eq!(step(&spill), Step::NoRoom);
+        assert!(!spill.may_free_room());
+        spill.note_ending(Lsn(1));
+        assert!(spill.may_free_room());
+        assert_eq!(step(&spill), Step::NoRoom);
+        drop(others);
+        assert_eq!(step(&spill), Step::Done);
+        assert_eq!(spill.run_count(), 1);
     }
 }
