@@ -152,8 +152,8 @@ fn a_scan_of_a_thread_sees_purged_rows_while_they_are_taken_out() {
             }
         }
     });
-    let (snapshot, mut prng) = (None, Prng::from_seed(2));
-    let mut snapshot: Option<(ReadTransaction, Vec<(u64, Vec<u8>)>)> = snapshot;
+    let mut prng = Prng::from_seed(2);
+    let mut snapshot: Option<(ReadTransaction, Rows)> = None;
     let (mut right, mut disk, begun) = (0, 0, Instant::now());
     while begun.elapsed() < SPAN {
         if snapshot.is_none() || prng.chance(40) {
@@ -177,7 +177,9 @@ fn a_scan_of_a_thread_sees_purged_rows_while_they_are_taken_out() {
     assert!(right > 5 && disk > 0, "{right} right, {disk} bytes on disk");
 }
 
-fn rows_of(snapshot: &ReadTransaction) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+type Rows = Vec<(u64, Vec<u8>)>;
+
+fn rows_of(snapshot: &ReadTransaction) -> Result<Rows, Error> {
     let texts = snapshot.open_table(TEXTS)?;
     let own = |entry: Result<terrace::Entry<u64, &'static [u8]>, Error>| {
         entry.map(|entry| (entry.key(), entry.value().to_vec()))
