@@ -59,6 +59,19 @@ impl Table {
     }
 }
 
+/// A table with its heading.
+pub struct Titled {
+    pub title: String,
+    pub table: Table,
+}
+
+/// Tables one below the other, as text.
+pub fn titled(tables: &[Titled]) -> String {
+    let all: Vec<String> =
+        tables.iter().map(|shown| format!("{}\n\n{}", shown.title, shown.table.text())).collect();
+    all.join("\n")
+}
+
 /// Escapes what HTML means something by.
 fn cell(tag: &str, text: &str) -> String {
     format!("<{tag}>{}</{tag}>", crate::report::html::escaped(text))

@@ -305,6 +305,9 @@ fn nonsense_is_refused_in_a_line() {
         (&["--price-flash", "-1"], "-1"),
         (&["--price-iops", "nan"], "nan"),
         (&["--covers=-3s"], "-3s"),
+        (&["--covers", "0s"], "`0s` is no time above 0"),
+        (&["--flash", "-5MiB"], "--flash: `-5MiB` is below zero"),
+        (&["--warm-up", "-5%"], "--warm-up: `-5%` is below zero"),
     ] {
         let output = trace.advise(more);
         let stderr = String::from_utf8(output.stderr).expect("text");

@@ -219,6 +219,7 @@ impl BufferPool {
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let mut stats = *self.devices.counts.lock();
+        stats.doublewrite_pages = self.durability.pages_copied();
         let (slots_count, mut slot_bytes) = self.memory.add_stats(&mut stats);
         slot_bytes += self.shares.bytes() as u64;
         stats.slots = slots_count;

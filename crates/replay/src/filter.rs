@@ -72,6 +72,7 @@ mod tests {
             filter(&references, row, 40, 1, |_, _, kind| match kind {
                 Kind::Read => reads += 1,
                 Kind::Write => writes += 1,
+                Kind::Ahead => unreachable!("a memory announces nothing"),
             });
             assert_eq!((reads, writes), (expected.reads, expected.writes), "{name}");
             assert!(writes > 100, "{name}");

@@ -3,7 +3,9 @@
 //! - Idea: pages are numbered as they first appear, so that all that is known of a page stands in
 //!   arrays, and nothing is hashed while policies run.
 //! - R1: every number is below `pages_count`.
-//! - Cost: 4 bytes and two bits for each reference, at most 27 bytes for each page.
+//! - R2: reads that a scan announces are no references: they stand beside them.
+//! - Cost: 4 bytes and two bits for each reference, 8 bytes for each announced read, at most 27
+//!   bytes for each page.
 //! - Not for: traces whose references do not fit memory.
 
 use terrace_trace::{Interner, Kind, PageKey, PageRequest, Pages, Paging, Request, TraceError};
@@ -18,6 +20,8 @@ pub struct References {
     last_ns: u64,
     /// The references that were cut off from those before them, ascending.
     cuts: Vec<u32>,
+    /// Pages that were announced, and the references before which they were, ascending.
+    aheads: Vec<(u32, u32)>,
     names: Interner,
     span_ns: Option<(u64, u64)>,
 }
@@ -50,10 +54,15 @@ impl References {
         references
     }
 
-    /// Adds a reference.
+    /// Adds a reference, or what announces one.
     pub fn push(&mut self, request: PageRequest) {
         let at = self.pages.len();
-        self.pages.push(self.names.intern(request.page));
+        let page = self.names.intern(request.page);
+        if request.kind == Kind::Ahead {
+            self.aheads.push((at as u32, page));
+            return;
+        }
+        self.pages.push(page);
         if at.is_multiple_of(64) {
             self.writes.push(0);
             self.waits.push(0);
@@ -78,6 +87,12 @@ impl References {
     #[must_use]
     pub fn cuts(&self) -> &[u32] {
         &self.cuts
+    }
+
+    /// Reads that a scan announced: the reference before which it did, ascending, and the page.
+    #[must_use]
+    pub fn aheads(&self) -> &[(u32, u32)] {
+        &self.aheads
     }
 
     /// The number of the page of each reference.
@@ -134,7 +149,7 @@ impl References {
     /// Bytes allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        4 * (self.pages.capacity() + self.cuts.capacity())
+        4 * (self.pages.capacity() + self.cuts.capacity() + 2 * self.aheads.capacity())
             + 8 * (self.writes.capacity() + self.waits.capacity())
             + self.names.allocated_bytes()
     }
@@ -148,6 +163,7 @@ impl Default for References {
             waits: Vec::new(),
             last_ns: 0,
             cuts: Vec::new(),
+            aheads: Vec::new(),
             names: Interner::new(),
             span_ns: None,
         }

@@ -28,6 +28,8 @@ const BETWEEN_MAX: usize = 16;
 pub struct TierRates {
     /// References that memory missed.
     pub memory_misses: f64,
+    /// Of them, pages that were read ahead of need.
+    pub ahead: f64,
     /// Of them, those that flash served.
     pub flash_hits: f64,
     /// Of the references, those to a page for the first time: no tier can have it.
@@ -45,6 +47,7 @@ impl TierRates {
         let missed = counts.requests - counts.memory_hits;
         TierRates {
             memory_misses: missed as f64 / expected,
+            ahead: counts.ahead as f64 / expected,
             flash_hits: counts.flash_hits as f64 / expected,
             first_uses: first_uses as f64 / expected,
             deferred: counts.dirty_slots as f64 / expected,
@@ -158,9 +161,16 @@ impl Sample {
         let mut sample = References::default();
         let mut own_marks = Vec::with_capacity(marks.len());
         let mut previous = None;
+        let mut aheads = references.aheads().iter().peekable();
         // Times are of no matter, but when they pass is.
         let mut time_ns = 0;
         for (at, &page) in references.pages().iter().enumerate() {
+            while let Some(&(_, page)) = aheads.next_if(|ahead| ahead.0 as usize <= at) {
+                if taken[page as usize] {
+                    let page = references.name(page);
+                    sample.push(PageRequest { time_ns, page, kind: Kind::Ahead });
+                }
+            }
             time_ns += u64::from(references.has_waited(at));
             if !taken[page as usize] {
                 continue;
@@ -222,19 +232,19 @@ fn lengths(marks: &[usize], all: usize) -> impl Iterator<Item = usize> + '_ {
     marks.iter().zip(ends).map(|(&mark, end)| end - mark)
 }
 
-/// Pages that are used first in each stretch: numbers are given as pages appear.
+/// Pages that are used first in each stretch.
 fn first_uses(references: &References, marks: &[usize]) -> Vec<u64> {
     let mut counts = vec![0; marks.len()];
-    let (mut known, mut stretch) = (0, 0);
+    let mut known = vec![false; references.pages_count() as usize];
+    let mut stretch = 0;
     for (at, &page) in references.pages().iter().enumerate() {
         while marks.get(stretch).is_some_and(|&mark| mark <= at) {
             stretch += 1;
         }
-        if page == known {
-            known += 1;
-            if let Some(last) = stretch.checked_sub(1) {
-                counts[last] += 1;
-            }
+        if !std::mem::replace(&mut known[page as usize], true)
+            && let Some(last) = stretch.checked_sub(1)
+        {
+            counts[last] += 1;
         }
     }
     counts

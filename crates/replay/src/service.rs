@@ -16,7 +16,7 @@ use terrace_tier::BusyCosts;
 
 /// Requests of each kind that are measured.
 const REQUESTS: u64 = 2_000;
-/// Pages of the large write that is measured: few, so that it stays on one disk of an array.
+/// Pages of the large requests that are measured: few, so that it stays on one disk of an array.
 const RUN_PAGES: u64 = 4;
 /// Bytes of each member disk that requests go to.
 const MEMBER_BYTES: u64 = 1 << 30;
@@ -28,6 +28,8 @@ pub struct ServiceTimes {
     pub random_read_s: f64,
     /// A read just after the last.
     pub sequential_read_s: f64,
+    /// A further page of the same read.
+    pub run_read_s: f64,
     /// A write anywhere.
     pub random_write_s: f64,
     /// A write just after the last.
@@ -86,16 +88,20 @@ impl ServiceTimes {
         let random = |op| measure(spec, page_bytes, op, Some(outstanding));
         let sequential = |op| measure(spec, page_bytes, op, None).0;
         let (random_write_s, write_amplification) = random(Op::Write);
-        let run_bytes = RUN_PAGES * page_bytes;
-        let run_s = measure(spec, run_bytes, Op::Write, Some(outstanding)).0;
+        let further = |op, alone_s: f64| {
+            let run_s = measure(spec, RUN_PAGES * page_bytes, op, Some(outstanding)).0;
+            (run_s - alone_s).max(0.0) / (RUN_PAGES - 1) as f64
+        };
+        let random_read_s = random(Op::Read).0;
         let alone_s = sequential(Op::Write);
         ServiceTimes {
-            random_read_s: random(Op::Read).0,
+            random_read_s,
             sequential_read_s: sequential(Op::Read),
+            run_read_s: further(Op::Read, random_read_s),
             random_write_s,
             // With others in the queue, no request waits until the next sector comes round again.
             sequential_write_s: if outstanding > 1 { alone_s.min(random_write_s) } else { alone_s },
-            run_write_s: (run_s - random_write_s).max(0.0) / (RUN_PAGES - 1) as f64,
+            run_write_s: further(Op::Write, random_write_s),
             write_amplification,
         }
     }

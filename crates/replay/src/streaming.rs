@@ -33,6 +33,8 @@ pub struct Reference {
     pub is_write: bool,
     /// Whether time passed between the reference before and this one.
     pub has_waited: bool,
+    /// Whether it is none, but announces one.
+    pub is_ahead: bool,
 }
 
 /// The pages of a trace, numbered, and what was counted on the way.
@@ -88,7 +90,7 @@ impl Numbered {
         for request in Pages::new(requests, paging) {
             let request = request?;
             names.intern(request.page);
-            references += 1;
+            references += u64::from(request.kind != Kind::Ahead);
             writes += u64::from(request.kind == Kind::Write);
             let time = request.time_ns;
             let (first, last) = span_ns.unwrap_or((time, time));
@@ -144,7 +146,8 @@ impl Numbered {
         paging: Paging,
         chunk: impl FnMut(&[u32]),
     ) -> Result<(), StreamError> {
-        self.again(Pages::new(requests, paging), |page, _| page, chunk)
+        let asked = |page, request: &PageRequest| (request.kind != Kind::Ahead).then_some(page);
+        self.again(Pages::new(requests, paging), asked, chunk)
     }
 
     /// The same, with all that a tier hears of a reference.
@@ -161,8 +164,13 @@ impl Numbered {
         let mut last_ns = 0;
         let reference = |page, request: &PageRequest| {
             let has_waited = request.time_ns > last_ns;
-            last_ns = last_ns.max(request.time_ns);
-            Reference { page, is_write: request.kind == Kind::Write, has_waited }
+            let is_ahead = request.kind == Kind::Ahead;
+            let has_waited = has_waited && !is_ahead;
+            if !is_ahead {
+                last_ns = last_ns.max(request.time_ns);
+            }
+            let is_write = request.kind == Kind::Write;
+            Some(Reference { page, is_write, has_waited, is_ahead })
         };
         self.again(Pages::new(requests, paging), reference, chunk)
     }
@@ -170,7 +178,7 @@ impl Numbered {
     fn again<T>(
         &self,
         requests: impl Iterator<Item = Result<PageRequest, TraceError>>,
-        mut of: impl FnMut(u32, &PageRequest) -> T,
+        mut of: impl FnMut(u32, &PageRequest) -> Option<T>,
         mut chunk: impl FnMut(&[T]),
     ) -> Result<(), StreamError> {
         let mut references = Vec::with_capacity(CHUNK);
@@ -178,14 +186,13 @@ impl Numbered {
         for request in requests {
             let request = request?;
             let page = self.names.get(request.page).ok_or(StreamError::Changed)?;
-            references.push(of(page, &request));
+            seen += u64::from(request.kind != Kind::Ahead);
+            references.extend(of(page, &request));
             if references.len() == CHUNK {
                 chunk(&references);
-                seen += references.len() as u64;
                 references.clear();
             }
         }
-        seen += references.len() as u64;
         chunk(&references);
         if seen == self.references { Ok(()) } else { Err(StreamError::Changed) }
     }

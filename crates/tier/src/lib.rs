@@ -5,9 +5,9 @@
 //!
 //! Modules in reading order: `table`, the states of the slots; `order`, which slot is reused and
 //! which is cleaned first; `around`, what is asked of the driver; `shares`, the seam to what
-//! partitions share; `log_rules`, how much is appended together; `image`, what a restart method is
-//! told of a slot, and tells of it; `auto`, the design that picks itself; `mutation`, faults for
-//! tests.
+//! partitions share; `log_rules`, how much is appended together; `long_read`, which pages of one
+//! come from where; `image`, what a restart method is told of a slot, and tells of it; `auto`, the
+//! design that picks itself; `mutation`, faults for tests.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod order;
 mod around;
 mod image;
 mod log_rules;
+mod long_read;
 mod shares;
 
 mod auto;
@@ -28,6 +29,7 @@ pub use around::Around;
 pub use auto::{BusyCosts, BusyFit, CHOICES, Choice, Chooser, Leaves, Limits, Shadow, Tally};
 pub use image::{Freed, Held, Image};
 pub use log_rules::{LogRules, LogSizes};
+pub use long_read::{Residence, Trimmed, trim};
 pub use mutation::{Mutation, Mutations};
 pub use order::{
     AgesOrder, AnyOrder, Asks, Count, Fill, HeatOrder, KeyedOrder, Leaving, LogSlots, SlotOrder,

@@ -178,6 +178,8 @@ mutations! {
     UnmarkedBlocks,
     /// Blocks: a page that is read has the stamp that its record says.
     TrustBlocks,
+    /// Blocks: a page that was freed is left alone, whoever has it since.
+    PutBackFreed,
     /// Blocks: a page that was given up is used again if its map has it as a block of the table.
     TrustGiven,
 }

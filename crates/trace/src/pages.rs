@@ -56,7 +56,7 @@ pub struct PageRequest {
     pub time_ns: u64,
     /// The page.
     pub page: PageKey,
-    /// Whether it is read or written.
+    /// Whether it is read, written, or wanted soon.
     pub kind: Kind,
 }
 

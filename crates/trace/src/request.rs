@@ -17,6 +17,8 @@ pub enum Kind {
     Read,
     /// It writes.
     Write,
+    /// It announces reads: a scan will soon want these bytes. It reads nothing by itself.
+    Ahead,
 }
 
 /// What the address of a request is.
@@ -49,7 +51,7 @@ pub struct Request {
     pub length: u32,
     /// Which file or device.
     pub file: u32,
-    /// Whether it reads or writes.
+    /// Whether it reads, writes, or announces reads.
     pub kind: Kind,
 }
 

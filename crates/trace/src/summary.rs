@@ -13,6 +13,8 @@ use std::convert::Infallible;
 pub struct Summary {
     paging: Paging,
     requests: [u64; 2],
+    /// Requests that announce reads.
+    ahead: u64,
     bytes: [u64; 2],
     without_bytes: u64,
     times_back: u64,
@@ -47,6 +49,8 @@ pub struct Findings {
     pub reads: u64,
     /// Writes.
     pub writes: u64,
+    /// Requests that announce reads.
+    pub ahead: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
@@ -85,6 +89,7 @@ impl Summary {
         Summary {
             paging,
             requests: [0; 2],
+            ahead: 0,
             bytes: [0; 2],
             without_bytes: 0,
             times_back: 0,
@@ -100,8 +105,12 @@ impl Summary {
         }
     }
 
-    /// Counts a request.
+    /// Counts a request. One that announces reads is no more than counted.
     pub fn add(&mut self, request: Request) {
+        if request.kind == Kind::Ahead {
+            self.ahead += 1;
+            return;
+        }
         let kind = usize::from(request.kind == Kind::Write);
         self.requests[kind] += 1;
         self.bytes[kind] += u64::from(request.length);
@@ -143,6 +152,7 @@ impl Summary {
         Findings {
             reads: self.requests[0],
             writes: self.requests[1],
+            ahead: self.ahead,
             read_bytes: self.bytes[0],
             written_bytes: self.bytes[1],
             without_bytes: self.without_bytes,

@@ -141,8 +141,8 @@ fn run(mib: u64, seconds: u64, dir: &Path) -> Result<(), AnyError> {
     fresh.checkpoint(Checkpoint::Sharp)?;
     let of_fresh = allocated(&fresh_path)?;
     println!(
-        "{} MiB allocated afterwards, of which TPC-C uses {} and the rows {}; a fresh database with \
-         these rows has {}: {:.2} of what both need",
+        "{} MiB allocated afterwards, of which TPC-C uses {} and the rows {}; a fresh database \
+         with these rows has {}: {:.2} of what both need",
         small >> 20,
         of_others >> 20,
         of_rows >> 20,

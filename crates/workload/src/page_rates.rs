@@ -159,6 +159,7 @@ impl PageObserver for PageRates {
         let counts = &mut page.of[usize::from(page.has_slot)];
         match event {
             PageEvent::Read | PageEvent::Change => counts.requests += 1,
+            PageEvent::Ahead => {}
             PageEvent::Fetch => counts.reads += 1,
             PageEvent::WriteOut => counts.writes += 1,
             PageEvent::SlotTaken => page.turn(true, now()),
@@ -193,6 +194,7 @@ mod tests {
             for &(at, _, event) in events.iter().filter(|row| row.1 == page) {
                 match event {
                     PageEvent::Read | PageEvent::Change => of[on].1 += 1,
+                    PageEvent::Ahead => {}
                     PageEvent::Fetch => of[on].2 += 1,
                     PageEvent::WriteOut => of[on].3 += 1,
                     PageEvent::SlotTaken | PageEvent::SlotLost => {

@@ -398,6 +398,7 @@ impl Floor {
 
     fn ask(&self, page: PageId, kind: Kind) -> Result<(), PoolError> {
         match kind {
+            Kind::Ahead => self.pool.read_ahead(page, 1),
             Kind::Read => {
                 std::hint::black_box(self.pool.read(page)?[HEADER_SIZE]);
             }

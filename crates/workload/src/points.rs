@@ -94,6 +94,19 @@ pub struct RunResult {
     pub memory_hit_ratio: f64,
     /// Pages read from home per second.
     pub home_reads_per_s: f64,
+    /// Bytes written for each operation.
+    pub written: Written,
+}
+
+/// Bytes written for each operation, on average.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// Records of the log.
+    pub log: f64,
+    /// Copies of pages in the doublewrite area.
+    pub doublewrite: f64,
+    /// Pages at home.
+    pub home: f64,
 }
 
 /// Bytes that a row takes in a page beside its value: key, header, its share of free room.
@@ -230,6 +243,14 @@ fn measure(db: &Database, config: &Config, world: &World) -> Result<RunResult, E
     let misses = stats_after.pool.misses - stats.pool.misses;
     let home_reads = stats_after.pool.home_read_pages - stats.pool.home_read_pages;
     let latency_ns = floor.latency_ns.lock().clone();
+    let each = |of: fn(&terrace::Stats) -> u64| {
+        (of(&stats_after) - of(&stats)) as f64 / operations.max(1) as f64
+    };
+    let written = Written {
+        log: each(|stats| stats.log.bytes),
+        doublewrite: each(|stats| stats.pool.doublewrite_pages) * PAGE_SIZE as f64,
+        home: each(|stats| stats.pool.home_write_pages) * PAGE_SIZE as f64,
+    };
     Ok(RunResult {
         operations,
         operations_per_s: operations as f64 / seconds,
@@ -237,6 +258,7 @@ fn measure(db: &Database, config: &Config, world: &World) -> Result<RunResult, E
         conflicts: counted_after.1 - counted.1,
         memory_hit_ratio: hits as f64 / (hits + misses).max(1) as f64,
         home_reads_per_s: home_reads as f64 / seconds,
+        written,
     })
 }
 

@@ -99,6 +99,7 @@ pub fn estimates(
     let changed = misses.dirty_leaves as f64 / misses.curve.misses().max(1) as f64;
     let rates = |hits: f64, flash_writes: f64| TierRates {
         memory_misses: 1.0,
+        ahead: 0.0,
         first_uses: 0.0,
         deferred: 0.0,
         flash_hits: hits,

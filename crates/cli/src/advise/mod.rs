@@ -152,9 +152,9 @@ fn replay(setting: &Setting, references: References, pairs: &[Pair], bars: &Bars
 /// Replays what is advised, and the sizes next to it, from the whole trace, until what is advised
 /// then was replayed so, or the work is too much.
 fn settle(setting: &Setting, whole: &Replayed, estimates: &mut [Estimate]) {
-    let misses = whole.baseline.seen.reused_misses;
+    let counted = whole.baseline.counted();
     let mut work = plan::Work::new(setting);
-    while let Some(taken) = choices(estimates, setting.lifetime_years, misses).0.taken {
+    while let Some(taken) = choices(estimates, setting.lifetime_years, counted).0.taken {
         let name = estimates[taken].design.name;
         let is_near = |at: usize| {
             at.abs_diff(taken) <= 1 && estimates[at].design.name == name && estimates[at].rate < 1.0
@@ -284,19 +284,33 @@ mod tests {
         Advice::new(none, setting, baseline, estimates, (None, rate))
     }
 
+    /// The share of memory's misses by which a sentence explains a gain, if it tells of one.
+    fn share_credited(sentence: &str) -> Option<f64> {
+        let (before, _) = sentence.split_once(" this load ")?;
+        let (_, share) = before.rsplit_once(" serve")?;
+        let share = share.trim_start_matches(['s', ' ']).split_once('%').expect("a share").0;
+        Some(share.parse::<f64>().expect("a number") / 100.0)
+    }
+
     /// Of random traces and devices nothing is advised that breaks the rules, and the sentence says
     /// nothing else.
     #[test]
     fn advice_is_never_for_what_serves_or_gains_nothing() {
         let mut taken = 0;
-        for seed in 0..24 {
+        for seed in 0..48 {
             let mut prng = Prng::from_seed(seed);
             let references = trace(&mut prng);
+            // A memory of nearly all pages, in half of the cases: another policy of memory gains
+            // much there, and a small tier nothing.
+            let frames = match prng.chance(2) {
+                true => prng.range(1..200),
+                false => u64::from(references.pages_count()) * prng.range(50..100) / 100,
+            };
             let arguments = [
                 format!("--home={}", device(&mut prng)),
                 format!("--flash-device={}", device(&mut prng)),
                 format!("--clients={}", prng.range(1..65)),
-                format!("--memory={}p", prng.range(1..200)),
+                format!("--memory={}p", frames.max(1)),
                 "--flash=1p,10p,100p,1000p".into(),
                 "--design=dw,lc,tac,face,cc,cac,auto".into(),
                 "--drive-writes-per-day=1".into(),
@@ -307,6 +321,7 @@ mod tests {
             let sentence = advice.sentence();
             let said = format!("seed {seed}: {sentence}");
             assert!(sentence.ends_with('.') && !sentence.contains("NaN"), "{said}");
+            assert!(share_credited(&sentence).is_none_or(|share| share >= HITS_MIN), "{said}");
             let Some(at) = advice.choice.taken else {
                 assert_ne!(advice.choice.verdict, Verdict::Take, "{said}");
                 continue;
@@ -318,7 +333,28 @@ mod tests {
             assert!(one.lasts(advice.setting.lifetime_years), "{said}");
             assert!(advice.baseline.seen.reused_misses >= choice::MISSES_MIN, "{said}");
         }
-        assert!(taken >= 3, "{taken} of 24: too few to show anything");
+        assert!(taken >= 3, "{taken} of 48: too few to show anything");
+    }
+
+    /// Of a loop that memory nearly holds, the sentence told a gain of 1.31 for .7% of the misses:
+    /// that of another memory policy.
+    #[test]
+    fn a_sentence_tells_no_gain_of_what_serves_nothing() {
+        let mut references = References::default();
+        for at in 0..60_000u64 {
+            let page = PageKey { file: 0, number: at % 6_000 };
+            references.push(PageRequest { time_ns: at * 1_000_000, page, kind: Kind::Read });
+        }
+        let sizes = ["--memory=4800p", "--flash=1p,100p", "--design=auto"];
+        let arguments = [&sizes[..], &["--home=gp3", "--flash-device=nvme"]].concat();
+        let arguments: Vec<String> = arguments.into_iter().map(String::from).collect();
+        let advice = advised(references, &options(&arguments));
+        assert_eq!(advice.choice.taken, None, "{}", advice.sentence());
+        let gains = advice.estimates.iter().filter(|one| one.hit_ratio.mean < HITS_MIN);
+        let most = gains.map(|one| one.gain.mean).fold(0.0, f64::max);
+        assert!(most >= GAIN_MIN, "{most}: nothing that could be told");
+        let sentence = advice.sentence();
+        assert!(share_credited(&sentence).is_none_or(|share| share >= HITS_MIN), "{sentence}");
     }
 
     /// Every design brought a memory policy of its own, and its gain was over another one's: the

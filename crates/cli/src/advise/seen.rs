@@ -2,6 +2,7 @@
 //! of time.
 
 use super::Setting;
+use super::choice::Counted;
 use super::estimate::Half;
 use super::time::Cuts;
 use terrace_policy::MemoryPolicy;
@@ -83,6 +84,17 @@ pub struct Gains {
 }
 
 impl Baseline {
+    /// Share of the pages that memory lacks which scans announce, and which are read ahead.
+    pub fn ahead_share(&self) -> f64 {
+        let rates = self.seen.rates();
+        if rates.memory_misses > 0.0 { rates.ahead / rates.memory_misses } else { 0.0 }
+    }
+
+    /// What a choice needs to know of the load.
+    pub fn counted(&self) -> Counted {
+        Counted { misses: self.seen.reused_misses, ahead: self.ahead_share() }
+    }
+
     /// The gains of what was `seen`.
     pub fn gains(&self, setting: &Setting, seen: &Seen) -> Gains {
         let ratio = |with: &TierRates, without: &TierRates| {
@@ -119,6 +131,7 @@ impl Baseline {
         with.flash.reads += moved;
         with.home.reads -= moved;
         with.home.sequential_reads = with.home.sequential_reads.min(with.home.reads);
+        with.home.run_reads = with.home.run_reads.min(with.home.sequential_reads);
         setting.throughput(&with) / setting.throughput(&self.seen.rates())
     }
 }
@@ -129,12 +142,14 @@ pub fn mean(all: &[TierRates]) -> TierRates {
     let mut mean = TierRates::default();
     for rates in all {
         mean.memory_misses += rates.memory_misses / count;
+        mean.ahead += rates.ahead / count;
         mean.flash_hits += rates.flash_hits / count;
         mean.first_uses += rates.first_uses / count;
         mean.deferred += rates.deferred / count;
         for (mean, one) in [(&mut mean.home, &rates.home), (&mut mean.flash, &rates.flash)] {
             mean.reads += one.reads / count;
             mean.sequential_reads += one.sequential_reads / count;
+            mean.run_reads += one.run_reads / count;
             mean.writes += one.writes / count;
             mean.sequential_writes += one.sequential_writes / count;
             mean.run_writes += one.run_writes / count;

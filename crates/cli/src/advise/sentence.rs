@@ -1,7 +1,7 @@
 //! The advice in a sentence or two, which states what it rests on: memory, how far off the gain may
 //! be, and what the trace is too short to tell.
 
-use super::choice::{Choice, GAIN_MIN, MISSES_MIN, Verdict};
+use super::choice::{Choice, GAIN_MIN, HITS_MIN, MISSES_MIN, Verdict};
 use super::estimate::{Estimate, GAIN_TOLD_MAX, years_text};
 use super::setting::{Pace, SPAN_MIN_S};
 use super::{Advice, Setting};
@@ -18,6 +18,7 @@ impl Advice {
             Verdict::NoFlash => self.no_flash(),
             Verdict::WearsOut => self.wears_out(),
             Verdict::TooShort => self.too_short(),
+            Verdict::ReadsAhead => self.reads_ahead(),
         }
     }
 
@@ -56,16 +57,21 @@ impl Advice {
 
     fn no_flash(&self) -> String {
         let best = &self.estimates[self.choice.best];
-        format!(
-            "No flash: the best of these, {} of {} under {}, would serve {} of the misses of {} \
-             and make this load {} as fast as {} alone.",
+        let serves = format!(
+            "No flash: the best of these, {} of {} under {}, would serve {} of the misses of {}",
             self.size(self.choice.best),
             self.setting.flash_name,
             best.design.name,
             percent(best.hit_ratio.mean),
             self.memory_text(best),
+        );
+        if best.hit_ratio.mean < HITS_MIN {
+            return format!("{serves}: less than {}, too few to gain anything.", percent(HITS_MIN));
+        }
+        format!(
+            "{serves} and make this load {} as fast as {} alone.",
             gain_text(best),
-            self.baseline_text(),
+            self.baseline_text()
         )
     }
 
@@ -76,6 +82,14 @@ impl Advice {
             self.setting.flash_name,
             years_text(self.setting.lifetime_years),
             self.worn_text(worn),
+        )
+    }
+
+    fn reads_ahead(&self) -> String {
+        format!(
+            "No advice: scans read {} of the pages that memory lacks ahead of need, and \
+             predictions of what flash gains such loads are off by up to two fifths.",
+            percent(self.baseline.ahead_share())
         )
     }
 
@@ -116,15 +130,20 @@ impl Advice {
         if one.gain.mean < GAIN_MIN {
             return format!("{text} As far as it goes, no flash gains anything.");
         }
-        format!(
-            "{text} As far as it goes, {} of {} under {} serves {} of memory's misses and makes \
-             this load {} as fast as {} alone.",
+        let serves = format!(
+            "{text} As far as it goes, {} of {} under {} serves {} of memory's misses",
             self.size(open),
             self.setting.flash_name,
             one.design.name,
             percent(one.hit_ratio.mean),
+        );
+        if one.hit_ratio.mean < HITS_MIN {
+            return format!("{serves}: less than {}, too few to gain anything.", percent(HITS_MIN));
+        }
+        format!(
+            "{serves} and makes this load {} as fast as {} alone.",
             gain_text(one),
-            self.baseline_text(),
+            self.baseline_text()
         )
     }
 
@@ -178,7 +197,7 @@ impl Advice {
 
     /// What the advice from the first half of the trace came to on the second.
     pub fn check_text(&self) -> Option<String> {
-        let learnt = self.learnt.as_ref()?;
+        let learnt = self.learnt.as_ref().filter(|it| it.verdict != Verdict::ReadsAhead)?;
         let Some(taken) = learnt.taken else {
             return Some("check: from its first half alone the trace advises no flash".into());
         };

@@ -1,6 +1,6 @@
 //! The advice as text and as JSON.
 
-use super::choice::{Choice, Verdict, choices, is_held, knee};
+use super::choice::{Choice, Verdict, choices, is_held, knee, reads_ahead};
 use super::estimate::{GAIN_TOLD_MAX, Stage, years_text};
 use super::seen::Baseline;
 use super::sentence::time_text;
@@ -58,8 +58,7 @@ impl Advice {
         estimates: Vec<Estimate>,
         (truth, rate): (Option<Vec<Estimate>>, f64),
     ) -> Advice {
-        let misses = baseline.seen.reused_misses;
-        let (choice, learnt) = choices(&estimates, setting.lifetime_years, misses);
+        let (choice, learnt) = choices(&estimates, setting.lifetime_years, baseline.counted());
         let references = setting.references;
         Advice {
             about,
@@ -135,6 +134,10 @@ impl Advice {
         if self.estimates.iter().any(|one| !is_held(one.design.name)) {
             text += "! not advised: predictions for it were off (docs/ADVICE.md)\n";
         }
+        if self.choice.verdict == Verdict::ReadsAhead {
+            text += "no row is advised: predictions for loads that read ahead were off \
+                     (docs/ADVICE.md)\n";
+        }
         for line in [self.policies_text(), self.check_text()].into_iter().flatten() {
             text += &format!("{line}\n");
         }
@@ -157,7 +160,7 @@ impl Advice {
 
     fn home_iops(&self) -> Option<f64> {
         let home = self.baseline.seen.rates().home;
-        self.setting.references_per_s.map(|pace| pace * (home.reads + home.writes))
+        self.setting.pace().map(|pace| pace * (home.reads + home.writes))
     }
 
     fn table(&self) -> Table {
@@ -237,7 +240,12 @@ impl Advice {
                 json!({ "design": one.design.name, "capacity_pages": one.slots })
             })
         };
-        let results = self.estimates.iter().map(|one| one.json(setting, self.truth_of(one)));
+        let is_told = !reads_ahead(self.baseline.ahead_share());
+        let results = self.estimates.iter().map(|one| {
+            let mut object = one.json(setting, self.truth_of(one));
+            object["is_held"] = json!(is_told && is_held(one.design.name));
+            object
+        });
         let errors = self.errors_max().map(|errors| errors.map(rounded));
         let half = |at: Option<usize>, half: usize| {
             let halves = at.and_then(|at| self.estimates[at].halves);
@@ -274,6 +282,7 @@ impl Advice {
                 "memory_policy": self.baseline.policy.map(MemoryPolicy::name),
                 "memory_policies": memory_alone,
                 "memory_miss_ratio": rounded(without.memory_misses),
+                "read_ahead_share": rounded(self.baseline.ahead_share()),
                 "home_time_us": rounded(1e6 * without.home.time_s(&setting.home)),
                 "home_iops": self.home_iops().map(rounded),
                 "cost_per_month": setting.cost(0, self.home_iops()).map(rounded),
@@ -325,7 +334,6 @@ impl Estimate {
             "memory_policy": self.memory.map(MemoryPolicy::name),
             "sample": self.rate,
             "is_coarse": self.stage == Stage::Coarse,
-            "is_held": is_held(self.design.name),
             "capacity_pages": self.slots,
             "capacity_bytes": u64::from(self.slots) * setting.page_bytes,
             "memory_miss_ratio": rounded(rates.memory_misses),
@@ -363,6 +371,7 @@ fn verdict_name(verdict: Verdict) -> &'static str {
         Verdict::NoFlash => "no flash",
         Verdict::WearsOut => "wears out",
         Verdict::TooShort => "too short",
+        Verdict::ReadsAhead => "reads ahead",
     }
 }
 

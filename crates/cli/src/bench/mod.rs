@@ -1,10 +1,12 @@
 //! `terrace bench`: measures.
 
 mod erp;
+mod figure;
 mod flash_table;
 mod index;
 mod page_rates;
 mod page_trace;
+mod parascan;
 mod points;
 pub mod probe;
 mod psync;
@@ -16,7 +18,6 @@ mod system;
 mod tpcc;
 mod tpch;
 
-pub use index::IndexTable;
 pub use system::{flash_role, word};
 
 use crate::command::{Bench, BenchCommand};
@@ -39,6 +40,10 @@ pub fn bench(command: BenchCommand) -> Result<(), Failure> {
             Err(Failure::usage("--record: bench index has pages of its own, none of the engine's"))
         }
         Bench::Index(options) => index::index(&options),
+        Bench::Parascan(_) if recording.record.is_some() => Err(Failure::usage(
+            "--record: bench parascan has pages of its own, none of the engine's",
+        )),
+        Bench::Parascan(options) => parascan::parascan(&options),
         Bench::Reads(options) => points::points("reads", &options, &recording),
         Bench::Updates(options) => points::points("updates", &options, &recording),
         Bench::Scan(options) => points::points("scan", &options, &recording),

@@ -72,6 +72,11 @@ pub fn points(name: &str, options: &Points, recording: &RecordOptions) -> Result
             "conflicts": result.conflicts,
             "p50_us": us(&result, 0.5),
             "p99_us": us(&result, 0.99),
+            "written_bytes_per_operation": {
+                "log": result.written.log,
+                "doublewrite": result.written.doublewrite,
+                "home": result.written.home,
+            },
             "memory": { "hit_ratio": result.memory_hit_ratio },
             "devices": { "home": {
                 "reads_per_s": result.home_reads_per_s,
@@ -103,6 +108,12 @@ fn shown(name: &str, config: &Config, result: &RunResult, probed: Option<f64>) -
         us(result, 0.99),
         result.conflicts,
     );
+    if result.written.log > 0.0 {
+        text.push_str(&format!(
+            "written for each: {:.0} bytes to the log, {:.0} to the doublewrite area, {:.0} home\n",
+            result.written.log, result.written.doublewrite, result.written.home,
+        ));
+    }
     if let Some(rate) = probed {
         text.push_str(&format!(
             "the engine read {} pages/s; the file itself gives {} to {} tasks\n",

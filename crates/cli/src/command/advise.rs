@@ -76,7 +76,7 @@ pub struct AdviseLoad {
     pub warm_up: Share,
     /// Time that the trace covers, for writes per day and requests per second
     /// [default: from its timestamps]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub covers: Option<Span>,
     /// Share of the trace's extents to replay, in four samples; 100% replays all of it, once
     /// [default: about 4 million references, or all if there are fewer]
@@ -123,7 +123,7 @@ pub struct Probe {
     #[arg(long)]
     pub write: bool,
     /// Time of each measurement
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
     pub seconds: Span,
     /// Size of a request
     #[arg(long, value_name = "BYTES", default_value = "8KiB", value_parser = page_bytes)]
@@ -152,6 +152,14 @@ pub struct Prices {
     /// Price a month of one request per second that home must serve
     #[arg(long, value_name = "PRICE", value_parser = price, allow_negative_numbers = true)]
     pub price_iops: Option<f64>,
+}
+
+/// A time above zero: no pace follows from none.
+pub(super) fn some_time(text: &str) -> Result<Span, String> {
+    match text.parse::<Span>() {
+        Ok(span) if span.0 <= 0.0 => Err(format!("`{text}` is no time above 0; write 90s or 1h")),
+        other => other,
+    }
 }
 
 fn positive(text: &str) -> Result<f64, String> {

@@ -7,6 +7,7 @@ mod index;
 mod lists;
 mod names;
 mod page_trace;
+mod parascan;
 mod parsed;
 mod placement;
 mod psync;
@@ -27,6 +28,7 @@ pub use erp::{Erp, FetchName};
 pub use index::IndexBench;
 pub use lists::DesignList;
 pub use page_trace::TraceBench;
+pub use parascan::ParascanBench;
 pub use parsed::{parse, terrace};
 pub use placement::{Placement, SpacingName};
 pub use psync::PsyncBench;
@@ -128,6 +130,8 @@ pub enum Bench {
     Tpch(Box<TpchBench>),
     /// Compare index structures on flash drives with parallel units inside
     Index(IndexBench),
+    /// Scan, join and aggregate tables on flash drives with a task for each parallel unit inside
+    Parascan(ParascanBench),
     /// Read random rows, in real time
     Reads(Points),
     /// Replace random rows, in real time

@@ -6,8 +6,9 @@ use super::restart::RESTART_DEFAULTS;
 use super::set;
 use super::steady::STEADY_DEFAULTS;
 use super::tpch::TPCH_DEFAULTS;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Error, FromArgMatches};
+use std::ffi::OsString;
 
 /// Parses the command line. The tier of `bench restart` is that of another paper than the tier of
 /// `bench tpcc`, with the same options.
@@ -19,7 +20,29 @@ pub fn parse() -> Result<Terrace, Error> {
     let command = terrace();
     let arguments = set::expanded(&command, std::env::args_os().collect());
     let arguments = arguments.map_err(|wrong| Error::raw(ErrorKind::ValueValidation, wrong))?;
-    Terrace::from_arg_matches(&terrace().try_get_matches_from(arguments)?)
+    let matches = terrace().try_get_matches_from(&arguments);
+    Terrace::from_arg_matches(&matches.map_err(|error| below_zero(&arguments, error))?)
+}
+
+/// `error`, unless a value below zero was taken for an option: then what is wrong with that value.
+fn below_zero(arguments: &[OsString], error: Error) -> Error {
+    let Some(ContextValue::String(taken)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let pairs =
+        arguments.windows(2).filter_map(|pair| Some((pair[0].to_str()?, pair[1].to_str()?)));
+    let is_below = |value: &str| {
+        let number = value.strip_prefix('-').unwrap_or_default();
+        number.starts_with(|first: char| first.is_ascii_digit() || first == '.')
+    };
+    let mut values = pairs.filter(|(option, value)| {
+        option.starts_with("--") && is_below(value) && value.starts_with(taken.as_str())
+    });
+    let found = values.next().filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    found.map_or(error, |(option, value)| {
+        let wrong = format!("{option}: `{value}` is below zero, and no value of {option} may be");
+        Error::raw(ErrorKind::ValueValidation, wrong)
+    })
 }
 
 /// The command with all of its options.

@@ -145,7 +145,7 @@ pub struct TierOptions {
           value_parser = device)]
     pub flash_device: Preset,
     /// Time that the trace covers, for drive writes per day [default: from its timestamps]
-    #[arg(long, value_name = "TIME", requires = "flash")]
+    #[arg(long, value_name = "TIME", requires = "flash", value_parser = super::advise::some_time)]
     pub covers: Option<Span>,
 }
 

@@ -6,14 +6,14 @@
 mod advice;
 mod curves;
 pub mod html;
-mod index;
 mod plot;
 mod restart;
+mod tables;
 
 pub use advice::advice_page;
 pub use curves::{CurveLine, Curves, curves_page};
-pub use index::index_page;
 pub use restart::restart_page;
+pub use tables::tables_page;
 
 use crate::results::{Bench, Run, Traffic, Window};
 use crate::table::{percent, thousands};

@@ -54,6 +54,9 @@ fn text(reader: &Reader, paging: Paging, found: &Findings) -> String {
     let (reads, writes) = (found.reads, found.writes);
     line("reads", format!("{}, {}, {}", count(reads), part(reads), mib(found.read_bytes)));
     line("writes", format!("{}, {}, {}", count(writes), part(writes), mib(found.written_bytes)));
+    if found.ahead > 0 {
+        line("announced", format!("{} reads of scans, ahead of need", count(found.ahead)));
+    }
     line("files", count(found.files));
     let span = |seconds: f64| format!("{seconds} s");
     line("span", span_s(reader, found).map_or("unknown: no clock".into(), span));
@@ -127,6 +130,7 @@ fn object(reader: &Reader, paging: Paging, found: &Findings) -> Value {
         "requests": requests,
         "reads": found.reads,
         "writes": found.writes,
+        "announced": found.ahead,
         "read_bytes": found.read_bytes,
         "written_bytes": found.written_bytes,
         "files": found.files,

@@ -105,7 +105,11 @@ pub fn head(options: &TraceHead) -> Result<(), Failure> {
                 return Err(failed(error));
             }
         };
-        let op = if kind == Kind::Write { 'W' } else { 'R' };
+        let op = match kind {
+            Kind::Read => 'R',
+            Kind::Write => 'W',
+            Kind::Ahead => 'H',
+        };
         written = written.and_then(|()| writeln!(out, "{time_ns},{op},{address},{length},{file}"));
         if written.is_err() {
             break;

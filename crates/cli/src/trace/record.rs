@@ -92,6 +92,7 @@ impl Recorder {
         match (self.at, event) {
             (RecordAt::References, PageEvent::Read) => Some(Kind::Read),
             (RecordAt::References, PageEvent::Change) => Some(Kind::Write),
+            (RecordAt::References, PageEvent::Ahead) => Some(Kind::Ahead),
             (RecordAt::Misses, PageEvent::Fetch) => Some(Kind::Read),
             (RecordAt::Misses, PageEvent::WriteOut) => Some(Kind::Write),
             _ => None,

@@ -18,7 +18,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
 
 /// What each crate may depend on, from bottom to top.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("derive", &[]),
     ("page", &[]),
     ("rt", &[]),
@@ -28,6 +28,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("device", &["rt"]),
     ("replay", &["rt", "page", "policy", "tier", "trace", "device"]),
     ("index", &["rt", "page", "policy", "device"]),
+    ("operators", &["rt", "device"]),
     ("page-io", &["page", "device"]),
     ("restart", &["rt", "page", "policy", "tier", "device", "page-io"]),
     ("pool", &["rt", "page", "policy", "tier", "device", "page-io", "restart"]),
@@ -36,15 +37,34 @@ const LAYERS: [(&str, &[&str]); 15] = [
     (
         "cli",
         &[
-            "rt", "page", "policy", "trace", "replay", "device", "index", "pool", "engine",
+            "rt",
+            "page",
+            "policy",
+            "trace",
+            "replay",
+            "device",
+            "index",
+            "operators",
+            "pool",
+            "engine",
             "workload",
         ],
     ),
 ];
 
 /// Crates that can do without `unsafe`, and forbid it.
-const SAFE_CRATES: [&str; 10] = [
-    "derive", "page", "policy", "tier", "index", "restart", "trace", "replay", "engine", "workload",
+const SAFE_CRATES: [&str; 11] = [
+    "derive",
+    "page",
+    "policy",
+    "tier",
+    "index",
+    "operators",
+    "restart",
+    "trace",
+    "replay",
+    "engine",
+    "workload",
 ];
 
 /// The files that need `unsafe`: the task switch, the rings, the frames. A trailing `/` is a

@@ -241,10 +241,8 @@ impl Tree {
         let oldest = w.oldest_active();
         let pages = self.space.release_blocks(self.id, oldest, (keep, FREED_MAX))?;
         if !pages.is_empty() {
-            let freed = self.free_blocks(w, &pages);
-            // Those that are not free.
-            pages.iter().for_each(|&page| self.space.put_back_block(self.id, page));
-            return freed.map(|()| Progress::More);
+            self.free_blocks(w, &pages)?;
+            return Ok(Progress::More);
         }
         match self.space.blocks_wait_for(self.id, keep) {
             Some(txn) => Ok(Progress::Blocked(txn)),
@@ -258,8 +256,25 @@ impl Tree {
         1 + self.space.unreferenced_count(self.id).div_ceil(FREED_MAX)
     }
 
-    /// Frees pages in ascending order: a nested action for each extent.
+    /// Frees pages in ascending order. Those that are not free after an error are put back, and
+    /// only those: one that is may be another block's at once.
     fn free_blocks<W: Writer>(&self, w: &mut W, pages: &[PageId]) -> Result<(), Error> {
+        let mut left = pages;
+        let freed = self.free_by_extent(w, pages, &mut left);
+        if self.pool.mutations().has(Mutation::PutBackFreed) {
+            left = pages;
+        }
+        left.iter().for_each(|&page| self.space.put_back_block(self.id, page));
+        freed
+    }
+
+    /// A nested action for each extent. `left` are the pages that are not free yet.
+    fn free_by_extent<'p, W: Writer>(
+        &self,
+        w: &mut W,
+        pages: &'p [PageId],
+        left: &mut &'p [PageId],
+    ) -> Result<(), Error> {
         let extent = |page: &PageId| page.0 / EXTENT_PAGES;
         for pages in pages.chunk_by(|a, b| extent(a) == extent(b)) {
             let mut freeing = match self.space.freeing(blocks_of(self.id), pages) {
@@ -274,6 +289,7 @@ impl Tree {
             w.end_nested(nested)?;
             // Before another task gets them from the map.
             pages.iter().for_each(|&page| self.space.attach_block(self.id, page));
+            *left = &left[pages.len()..];
             freeing.done();
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use terrace_pool::Mutation;
-use terrace_rt::{Nanos, dead, sleep, yield_now};
+use terrace_rt::{Nanos, dead, maybe_switch, sleep, yield_now};
 
 use super::{CATALOG, Trees};
 use crate::api::Durability;
@@ -250,6 +250,8 @@ impl Trees {
         let found = if locks { look(context) } else { context.without_locks(look) };
         let Step::Done(Some(found)) = found? else { return Ok(0) };
         context.begin_operation(key.len() + found.value.len())?;
+        // What others do now they do to other rows: this one is locked.
+        maybe_switch();
         let put = |context: &mut Context| tree.put(context, key, &found.value, Put::Update, None);
         let put = if locks { put(context) } else { context.without_locks(put) };
         context.end_operation();

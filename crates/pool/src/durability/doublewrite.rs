@@ -54,6 +54,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_device::Device;
 use terrace_page::{PAGE_SIZE, PageBuf, lsn, page_id};
@@ -131,6 +132,8 @@ pub struct Doublewrite {
     news: Signal,
     /// Memory of earlier batches.
     spares: LeafMutex<Vec<Arc<Staging>>>,
+    /// Pages that were copied.
+    copied: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -245,7 +248,8 @@ impl Doublewrite {
         };
         let (state, news) = (LeafMutex::new(state), Signal::new());
         let spares = LeafMutex::new(Vec::with_capacity(SPARES_MAX));
-        Doublewrite { device, home, room: None, owner, state, news, spares }
+        let copied = AtomicU64::new(0);
+        Doublewrite { device, home, room: None, owner, state, news, spares, copied }
     }
 
     /// The same, which grows as `room` has it.
@@ -291,7 +295,13 @@ impl Doublewrite {
         let range = PAGE_SIZE - BLOCK as usize..(1 + pages.len()) * PAGE_SIZE;
         let io = PageIo::write_staged(taken.offset, &shield.copies, range);
         run(&*self.device, vec![io]).map_err(CopyError::Log)?;
+        self.copied.fetch_add(pages.len() as u64, Ordering::Relaxed);
         Ok(shield)
+    }
+
+    /// Pages that were copied since it was made.
+    pub(crate) fn pages_copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
     }
 
     /// Memory of at least `pages` pages, which no other batch uses.

@@ -85,6 +85,11 @@ impl Durability {
         area.filter(|_| !self.mutations.has(Mutation::SkipDoublewrite))
     }
 
+    /// Pages that were copied to the doublewrite area.
+    pub(crate) fn pages_copied(&self) -> u64 {
+        self.doublewrite().map_or(0, |area| area.pages_copied())
+    }
+
     /// The most pages that one batch of the doublewrite area takes.
     pub(crate) fn shielded_pages(&self) -> usize {
         self.doublewrite().map_or(usize::MAX, |area| area.batch_pages())

@@ -15,11 +15,11 @@
 //!   no frame is free is not read.
 //! - R2: a page that was read from home is dropped if it is in memory, or newer on flash.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use terrace_page::PageId;
 use terrace_policy::AccessClass;
+use terrace_tier::{Residence, trim};
 
 use crate::buffer_pool::Intent;
 use crate::devices::Devices;
@@ -29,7 +29,7 @@ use crate::memory::evict::make_room_for;
 use crate::memory::fetch::{Want, install};
 use crate::memory::frames::Staging;
 use crate::memory::loading::{Loading, Source};
-use crate::{BufferPool, PoolError, Tier};
+use crate::{BufferPool, PageEvent, PoolError, Tier};
 
 /// Pages in one read from home, at most.
 const RUN_PAGES_MAX: u32 = 64;
@@ -39,40 +39,6 @@ const READ_AHEADS_MAX: u32 = 64;
 const GROUP_PAGES: u64 = 8;
 /// Pages that `prefetch` reads at once, at most.
 const PREFETCH_PAGES_MAX: usize = 64;
-
-/// Where a page of a long read is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Residence {
-    Memory,
-    /// On flash, the same as at home.
-    FlashClean,
-    /// On flash, newer than at home.
-    FlashNewer,
-    Home,
-}
-
-/// Positions of a long read.
-#[derive(Debug, PartialEq, Eq)]
-struct Trimmed {
-    /// One read from home; maybe empty.
-    home: Range<usize>,
-    /// Reads from flash.
-    flash: Vec<usize>,
-}
-
-/// Decides a long read [S0 3.3.3]. With a throttled flash its clean copies count as at home.
-fn trim(pages: &[Residence]) -> Trimmed {
-    let is_home = |page: &Residence| *page == Residence::Home;
-    let first = pages.iter().position(is_home).unwrap_or(pages.len());
-    let last = pages.iter().rposition(is_home).map_or(first, |last| last + 1);
-    let home = first..last;
-    let is_read = |at: &usize| match pages[*at] {
-        Residence::FlashNewer => true,
-        Residence::FlashClean => !home.contains(at),
-        Residence::Memory | Residence::Home => false,
-    };
-    Trimmed { flash: (0..pages.len()).filter(is_read).collect(), home }
-}
 
 /// Where the pages of one read go: to their frames, or, without a frame, to a page of `staging`.
 fn bufs_of_run<'a, 'p: 'a>(
@@ -100,6 +66,8 @@ impl BufferPool {
     /// soon want them; marks them sequential. Returns at once; best effort.
     pub fn read_ahead(&self, first: PageId, count: u32) {
         let count = count.min(RUN_PAGES_MAX);
+        let announced = (0..u64::from(count)).map(|at| first.plus(at));
+        announced.for_each(|page| self.memory.observe(page, PageEvent::Ahead));
         let is_away = |at: u32| self.memory.lookup(first.plus(u64::from(at))).is_none();
         // A task for pages that are all here costs more than it takes a scan to read them.
         let count = if (0..count).any(is_away) { count } else { 0 };
@@ -280,35 +248,5 @@ impl Loading<'_> {
             // A neighbour's bad sector must not hide this page.
             self.load()
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Residence::{FlashClean, FlashNewer, Home, Memory};
-    use super::*;
-
-    /// Six pages, the 3rd and the 5th on flash: one read from home, not five [S0 3.3.3].
-    #[test]
-    fn a_long_read_is_not_split_in_the_middle() {
-        let pages = [Home, Home, FlashClean, Home, FlashClean, Home];
-        assert_eq!(trim(&pages), Trimmed { home: 0..6, flash: vec![] });
-    }
-
-    #[test]
-    fn a_long_read_is_trimmed_at_both_ends() {
-        let pages = [FlashClean, Memory, Home, FlashClean, Home, FlashNewer, FlashClean];
-        assert_eq!(trim(&pages), Trimmed { home: 2..5, flash: vec![0, 5, 6] });
-    }
-
-    #[test]
-    fn newer_pages_in_the_middle_are_read_from_flash_too() {
-        let pages = [Home, FlashNewer, Memory, Home];
-        assert_eq!(trim(&pages), Trimmed { home: 0..4, flash: vec![1] });
-    }
-
-    #[test]
-    fn a_run_that_is_not_at_home_alone_reads_nothing_there() {
-        assert_eq!(trim(&[Memory, FlashClean]), Trimmed { home: 2..2, flash: vec![1] });
     }
 }

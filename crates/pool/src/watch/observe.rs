@@ -6,10 +6,11 @@
 //!
 //! - O1: a page request is seen once: `Read` when it was served, or `Change` instead when its guard
 //!   is given back after a change.
-//! - O2: `Fetch` is a page that memory lacked and that is read, for whatever reason; `WriteOut` is
+//! - O2: `Ahead` comes before the reads that a scan announces, whether memory has the page or not.
+//! - O3: `Fetch` is a page that memory lacked and that is read, for whatever reason; `WriteOut` is
 //!   a changed page whose new version was written to flash or home from memory.
-//! - O3: of the misses a sample is always kept, by the pool itself, for `BufferPool::miss_curve`.
-//! - O4: `SlotTaken` and `SlotLost` of a page take turns; a write after which a page has a slot is
+//! - O4: of the misses a sample is always kept, by the pool itself, for `BufferPool::miss_curve`.
+//! - O5: `SlotTaken` and `SlotLost` of a page take turns; a write after which a page has a slot is
 //!   seen before that. What opening finds on flash is not told.
 //! - Cost without an observer: a test of one word for each page request, a hash for each miss.
 
@@ -29,6 +30,8 @@ pub enum PageEvent {
     Read,
     /// It was asked for, and changed.
     Change,
+    /// A scan will soon ask for it.
+    Ahead,
     /// Memory lacked it: it is read from flash or home.
     Fetch,
     /// What was changed of it was written to flash or home.

@@ -72,6 +72,8 @@ pub struct PoolStats {
     pub home_writes: u64,
     /// Pages in those requests.
     pub home_write_pages: u64,
+    /// Pages that were copied to the doublewrite area before they were written home.
+    pub doublewrite_pages: u64,
     /// Pages read ahead or along with a neighbour.
     pub pages_read_ahead: u64,
     /// Times that a page's latch was not free when it was asked for.
@@ -130,6 +132,7 @@ impl PoolStats {
         self.home_read_pages += other.home_read_pages;
         self.home_writes += other.home_writes;
         self.home_write_pages += other.home_write_pages;
+        self.doublewrite_pages += other.doublewrite_pages;
         self.pages_read_ahead += other.pages_read_ahead;
         self.evictions += other.evictions;
         self.evictions_dirty += other.evictions_dirty;

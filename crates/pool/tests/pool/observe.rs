@@ -73,7 +73,7 @@ fn every_request_is_seen_once_and_every_new_version_is_written_out() {
                         let is_new = waiting.insert(page.0, false) == Some(true);
                         assert!(is_new || takes_back, "{name} {page}");
                     }
-                    PageEvent::Read | PageEvent::Fetch => {}
+                    PageEvent::Read | PageEvent::Ahead | PageEvent::Fetch => {}
                     PageEvent::SlotTaken => assert!(has_slot.insert(page.0), "{name} {page}"),
                     PageEvent::SlotLost => assert!(has_slot.remove(&page.0), "{name} {page}"),
                 }

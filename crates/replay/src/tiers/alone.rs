@@ -4,7 +4,7 @@ use terrace_policy::Tick;
 
 use super::residents::Residents;
 use super::start::{TierVisitor, with_tier};
-use super::{FlashSetup, FlashTier, Memory, Miss, Traffic};
+use super::{FlashSetup, FlashTier, Memory, Miss, Need, Traffic};
 use crate::References;
 use crate::places::Places;
 
@@ -31,7 +31,7 @@ impl<'a> TierVisitor<'a> for Fetches<'a> {
         let mut nobody = Residents::new(0);
         let missed = self.references.pages().iter().filter(|&&page| {
             now.0 += 1;
-            let miss = Miss { page, now, tick: now, requests: 1 };
+            let miss = Miss { page, need: Need::Now, now, tick: now, requests: 1 };
             flash.fetch(&miss, &mut nobody, &mut io).is_none()
         });
         missed.count() as u64

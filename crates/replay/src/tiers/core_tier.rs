@@ -14,7 +14,9 @@ use super::cleaning::{Cleaning, take_home};
 use super::copies::Copies;
 use super::residents::Residents;
 use super::shared::{Shared, id};
-use super::{Allocated, FlashSetup, FlashTier, Held, Leaving, Log, Miss, Note, TacWrite, Traffic};
+use super::{
+    Allocated, FlashSetup, FlashTier, Held, Leaving, Log, Miss, Need, Note, TacWrite, Traffic,
+};
 use crate::places::Places;
 use std::cell::Cell;
 use terrace_page::{Lsn, PageId, SlotId};
@@ -149,8 +151,11 @@ impl<O: SlotOrder> CoreTier<'_, O> {
     /// Memory missed a page: that is counted, where it matters. When a period of counts is over,
     /// what memory has served of each page is counted first.
     fn count_miss(&mut self, miss: &Miss, residents: &mut Residents) {
-        self.table.asked_for(id(miss.page));
-        if self.design.replacement.is_by_benefit() {
+        let is_asked_for = miss.need == Need::Now;
+        if is_asked_for {
+            self.table.asked_for(id(miss.page));
+        }
+        if is_asked_for && self.design.replacement.is_by_benefit() {
             self.count(miss.page, Count::Read);
             if self.table.is_period_over() {
                 self.end_period(residents);
@@ -193,8 +198,12 @@ impl<O: SlotOrder> CoreTier<'_, O> {
         // The clock of slots by age, or in blocks, does not go back to when the page was asked for.
         let is_exact = self.design.replacement == Replacement::Lru2;
         let now = if is_exact { miss.now } else { miss.tick };
+        let wanted = match miss.need {
+            Need::Now => Wanted::Copy,
+            Need::Ahead(wanted) => wanted,
+        };
         let missed = match self.books.copies.slot(miss.page) {
-            Some(slot) => self.table.missed(slot.0, Wanted::Copy, now, &IdleDevices),
+            Some(slot) => self.table.missed(slot.0, wanted, now, &IdleDevices),
             None => Missed::Home,
         };
         let Missed::Flash(reading) = missed else {
@@ -213,7 +222,8 @@ impl<O: SlotOrder> CoreTier<'_, O> {
 
     /// A page comes into memory, from flash if it was `found` there.
     fn comes(&mut self, miss: &Miss, found: bool, io: &mut Traffic) {
-        if self.design.inclusion == Inclusion::Exclusive && found {
+        if self.design.inclusion == Inclusion::Exclusive {
+            // A copy goes that a long read passed over, too.
             self.changes(miss.page);
         }
         if self.design.inclusion == Inclusion::Inclusive {
@@ -402,7 +412,7 @@ impl<O: SlotOrder> FlashTier for CoreTier<'_, O> {
         if self.appends.is_some() {
             self.sweep(io);
         }
-        if self.choosing.is_some() {
+        if self.choosing.is_some() && miss.need == Need::Now {
             self.choose(miss.page, residents, io);
         }
         uses

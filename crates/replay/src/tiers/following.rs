@@ -75,9 +75,13 @@ impl<'a> TierVisitor<'a> for Begin<'a, '_> {
 
 impl<F: FlashTier> Feed for Replay<'_, F> {
     fn feed(&mut self, references: &[Reference]) {
-        for &Reference { page, is_write, has_waited } in references {
+        for &Reference { page, is_write, has_waited, is_ahead } in references {
+            if is_ahead {
+                self.announce(page);
+                continue;
+            }
             if has_waited {
-                self.wait();
+                self.wait(page);
             }
             self.reference(page, is_write);
         }

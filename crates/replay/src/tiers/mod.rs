@@ -15,13 +15,14 @@
 //! - Not for: latencies, which depend on what else the devices do.
 //!
 //! Modules in reading order: `start`, which tier a setup stands for; `run`, a reference after the
-//! other; `following`, the same in chunks; `alone`, a tier without memory; `page_memory` and
-//! `residents`, memory; `traffic`, what devices are asked for, and `queues`, when they have served
-//! it; `held`, what a tier has of a page; `copies`, which page has which slot; then the tiers:
-//! `core_tier`, which drives the slot table of the pool, and what it `shared` with it; around it
-//! `cleaning`, `appending` with its `sweeps`, what is `choosing` for `auto`, and the `ranking` of
-//! slots by temperature; and `no_flash`, `policy_tier`, `opt_tier`.
+//! other; `ahead`, what a scan announces; `following`, the same in chunks; `alone`, a tier without
+//! memory; `page_memory` and `residents`, memory; `traffic`, what devices are asked for, and
+//! `queues`, when they have served it; `held`, what a tier has of a page; `copies`, which page has
+//! which slot; then the tiers: `core_tier`, which drives the slot table of the pool, and what it
+//! `shared` with it; around it `cleaning`, `appending` with its `sweeps`, what is `choosing` for
+//! `auto`, and the `ranking` of slots by temperature; and `no_flash`, `policy_tier`, `opt_tier`.
 
+mod ahead;
 mod alone;
 mod page_memory;
 mod residents;
@@ -66,7 +67,7 @@ use terrace_policy::{
     AccessClass, Costs, Design, History, HomeDevice, MEMORY_POLICIES, MemoryPolicy,
     MemoryRule as Preference, SavedCosts, TacRule, Tick, Touch, UnknownName,
 };
-use terrace_tier::{BusyCosts, LogRules};
+use terrace_tier::{BusyCosts, LogRules, Wanted};
 
 /// What is between memory and home.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -259,6 +260,8 @@ pub struct TierCounts {
     pub memory_hits: u64,
     /// Of the others, found on flash.
     pub flash_hits: u64,
+    /// Of the others, read ahead of need: memory lacked them.
+    pub ahead: u64,
     /// Pages that left memory changed.
     pub dirty_leaves: u64,
     /// Pages that are newer on flash than at home: their writes are still to come (W4).
@@ -282,8 +285,9 @@ impl TierCounts {
     pub fn since(&self, before: &TierCounts) -> TierCounts {
         TierCounts {
             requests: self.requests - before.requests,
-            memory_hits: self.memory_hits - before.memory_hits,
+            memory_hits: self.memory_hits.saturating_sub(before.memory_hits),
             flash_hits: self.flash_hits - before.flash_hits,
+            ahead: self.ahead - before.ahead,
             dirty_leaves: self.dirty_leaves - before.dirty_leaves,
             dirty_slots: self.dirty_slots.saturating_sub(before.dirty_slots),
             home: self.home.since(&before.home),
@@ -302,9 +306,19 @@ impl TierCounts {
     }
 }
 
+/// What a page that memory lacks is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// A client waits for it.
+    Now,
+    /// A scan will soon want it; from where it may come.
+    Ahead(Wanted),
+}
+
 /// A page that memory does not have.
 struct Miss {
     page: u32,
+    need: Need,
     /// When it was asked for; one tick for each miss.
     now: Tick,
     /// When it came.

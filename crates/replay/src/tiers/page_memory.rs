@@ -90,9 +90,15 @@ impl PageMemory {
     /// Whether a page must leave before another one comes (M2), when `homeward` pages are on their
     /// way home.
     pub fn is_full(&self, homeward: u32) -> bool {
+        !self.has_room(1, homeward)
+    }
+
+    /// Whether `pages` pages may come without one that leaves, when `homeward` pages are on their
+    /// way home. A replacement policy tells with each page which one leaves for it.
+    pub fn has_room(&self, pages: u32, homeward: u32) -> bool {
         match &self.chooser {
-            Chooser::Pool(_) => self.residents.count() >= self.frames_count + homeward,
-            Chooser::Policy(_) | Chooser::Nobody => false,
+            Chooser::Pool(_) => self.residents.count() + pages <= self.frames_count + homeward,
+            Chooser::Policy(_) | Chooser::Nobody => true,
         }
     }
 
@@ -106,6 +112,11 @@ impl PageMemory {
         self.victims.clear();
         policy.victims(&View::new(residents, flash, frames_count), now, 1, &mut self.victims);
         self.victims.first().map(|&frame| residents.page_in(frame))
+    }
+
+    /// Frames.
+    pub fn frames_count(&self) -> u32 {
+        self.frames_count
     }
 
     /// `page` comes. Returns the page that leaves for it, if that was not asked before.

@@ -101,6 +101,11 @@ impl Queues {
         self.now
     }
 
+    /// When the devices have served all that they were asked for.
+    pub fn served_at(&self) -> Moment {
+        self.disks.iter().copied().fold(self.flash, Moment::max)
+    }
+
     /// No client requests a page before `moment`.
     pub fn wait_until(&mut self, moment: Moment) {
         self.now = self.now.max(moment);

@@ -23,6 +23,8 @@ pub struct Frame {
     pub hits: u32,
     /// It is to be appended to flash with others, and was not used since.
     pub waits: bool,
+    /// It is read ahead of need, and not there yet: it stays.
+    pub in_flight: bool,
 }
 
 /// The frames.
@@ -152,7 +154,8 @@ impl<F: FlashTier> Frames for View<'_, F> {
     #[inline]
     fn evictable(&self, frame: FrameId) -> bool {
         let at = frame.0 as usize;
-        self.pages.get(at).is_some_and(|&page| page != NONE) && !self.frames[at].waits
+        self.pages.get(at).is_some_and(|&page| page != NONE)
+            && !(self.frames[at].waits | self.frames[at].in_flight)
     }
 
     #[inline]

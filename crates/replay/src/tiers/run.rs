@@ -11,32 +11,34 @@
 //! - G4: where the copy of a page goes as it is read, what it had that home lacks is in memory, as
 //!   if the page had changed.
 
+use super::ahead::Flight;
 use super::page_memory::PageMemory;
 use super::queues::{Moment, Queues};
 use super::residents::Frame;
-use super::{FlashSetup, FlashTier, Held, Leaving, Memory, Miss, Note, TierCounts, Traffic};
+use super::{FlashSetup, FlashTier, Held, Leaving, Memory, Miss, Need, Note, TierCounts, Traffic};
 use crate::places::Places;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use terrace_page::PageId;
 use terrace_policy::{AccessClass, Classifier, Tick, Touch};
 
 /// Attempts to append before it is a bug that nothing was.
-const APPENDS_MAX: u32 = 1_000;
+pub(super) const APPENDS_MAX: u32 = 1_000;
 
 /// A replay of whichever flash tier.
 pub struct Replay<'a, F> {
     pub(super) flash: F,
     pub(super) memory: PageMemory,
-    has_memory: bool,
+    pub(super) has_memory: bool,
     pub(super) io: Traffic<'a>,
-    places: &'a Places,
-    near_is_sequential: bool,
-    previous: Option<PageId>,
-    now: Tick,
+    pub(super) places: &'a Places,
+    pub(super) near_is_sequential: bool,
+    pub(super) previous: Option<PageId>,
+    pub(super) now: Tick,
     /// The reference that is next.
     at: u64,
     /// Hits that were counted when memory missed last.
-    hits_before: u64,
+    pub(super) hits_before: u64,
     /// Clients, each of which waits for a page.
     clients: usize,
     counted_from: u64,
@@ -44,7 +46,13 @@ pub struct Replay<'a, F> {
     waiting: Vec<u32>,
     /// Pages on their way home, and when they are there (G2).
     homeward: Vec<(u32, Moment)>,
-    counts: TierCounts,
+    pub(super) counts: TierCounts,
+    /// Pages that scans have announced, and that are not read yet.
+    pub(super) announced: Vec<u32>,
+    /// Whether there are such pages, or runs that are read: one test for each reference.
+    pub(super) scans: bool,
+    /// Runs that are read ahead, the oldest first.
+    pub(super) flights: VecDeque<Flight>,
 }
 
 impl<'a, F: FlashTier> Replay<'a, F> {
@@ -79,17 +87,23 @@ impl<'a, F: FlashTier> Replay<'a, F> {
             waiting: Vec::new(),
             homeward: Vec::new(),
             counts: TierCounts::default(),
+            announced: Vec::new(),
+            scans: false,
+            flights: VecDeque::new(),
         }
     }
 
-    /// The next reference does not follow on from the last.
-    pub fn cut(&mut self) {
+    /// The next reference, to `page`, does not follow on from the last.
+    pub fn cut(&mut self, page: u32) {
         self.io.cut_reads();
-        self.wait();
+        self.wait(page);
     }
 
-    /// Time passes before the next reference.
-    pub fn wait(&mut self) {
+    /// Time passes before the next reference, which is to `page`.
+    pub fn wait(&mut self, page: u32) {
+        if self.scans {
+            self.scan_waits(page);
+        }
         self.flash.note(Note::TimePasses, &mut self.io);
     }
 
@@ -113,7 +127,10 @@ impl<'a, F: FlashTier> Replay<'a, F> {
     /// What happened.
     pub fn counts(&self) -> TierCounts {
         let dirty_slots = u64::from(self.flash.dirty_slots());
-        TierCounts { home: self.io.home, flash: self.io.flash, dirty_slots, ..self.counts }
+        // A page that was read ahead is found in memory, which lacked it.
+        let memory_hits = self.counts.memory_hits.saturating_sub(self.counts.ahead);
+        let (home, flash) = (self.io.home, self.io.flash);
+        TierCounts { home, flash, dirty_slots, memory_hits, ..self.counts }
     }
 
     fn miss(&mut self, page: u32, is_write: bool) {
@@ -127,16 +144,33 @@ impl<'a, F: FlashTier> Replay<'a, F> {
             }
             homeward = self.homeward_count();
         }
-        let displaced = self.memory.put(page, frame);
-        // With a group that goes, one comes back, for which the page itself may leave.
-        let goes_first = self.flash.log().is_none() && displaced != Some(page);
-        if let Some(victim) = displaced.filter(|_| goes_first) {
-            self.let_go(victim);
-        }
+        let displaced = self.comes_for(page, frame);
         self.written(page, is_write);
-        if let Some(victim) = displaced.filter(|_| !goes_first) {
+        if let Some(victim) = displaced {
             self.let_go(victim);
         }
+        if self.scans {
+            self.read_announced();
+        }
+    }
+
+    /// `page` comes, and is not asked for yet.
+    pub(super) fn comes(&mut self, page: u32, frame: Frame) {
+        if let Some(victim) = self.comes_for(page, frame) {
+            self.let_go(victim);
+        }
+    }
+
+    /// `page` comes, and another leaves if that can be told now. The page that leaves later.
+    #[inline]
+    fn comes_for(&mut self, page: u32, frame: Frame) -> Option<u32> {
+        let displaced = self.memory.put(page, frame)?;
+        // With a group that goes, one comes back, for which the page itself may leave.
+        if self.flash.log().is_none() && displaced != page {
+            self.let_go(displaced);
+            return None;
+        }
+        Some(displaced)
     }
 
     /// `page`, in memory, was used, and perhaps changed.
@@ -164,13 +198,12 @@ impl<'a, F: FlashTier> Replay<'a, F> {
     fn fetch(&mut self, page: u32) -> Frame {
         self.now.0 += 1;
         let class = self.class(page);
-        let hits = self.memory.residents.retired_hits;
-        let requests = 1 + hits - std::mem::replace(&mut self.hits_before, hits);
+        let requests = self.requests();
         let held = self.flash.held(page);
         let meanwhile = self.io.ask(page, held.is_current());
         // The page was asked for when the clock showed this (G3).
         let now = Tick(self.now.0.saturating_sub(meanwhile).max(1));
-        let miss = Miss { page, now, tick: self.now, requests };
+        let miss = Miss { page, need: Need::Now, now, tick: self.now, requests };
         let touch = match self.flash.fetch(&miss, &mut self.memory.residents, &mut self.io) {
             Some(history) => {
                 self.counts.flash_hits += 1;
@@ -180,6 +213,13 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         };
         let dirty = held == Held::Dirty && !self.flash.held(page).has_slot();
         Frame { touch: Cell::new(touch), class, dirty, ..Frame::default() }
+    }
+
+    /// Page requests since the last miss, the next included, as the pool counts them.
+    #[inline]
+    pub(super) fn requests(&mut self) -> u64 {
+        let hits = self.memory.residents.retired_hits;
+        1 + hits - std::mem::replace(&mut self.hits_before, hits)
     }
 
     fn class(&mut self, page: u32) -> AccessClass {
@@ -192,7 +232,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
     }
 
     /// `page` leaves memory: at once, or with its group.
-    fn let_go(&mut self, page: u32) {
+    pub(super) fn let_go(&mut self, page: u32) {
         let frame = self.memory.residents.get_mut(page).expect("a page that leaves");
         let Some(log) = self.flash.log().filter(|log| log.wants(page, frame.dirty)) else {
             return self.leave(page);
@@ -234,7 +274,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
 
     /// Pages that have come home leave, but for those that were used (G2). How many are not there
     /// yet.
-    fn end_homeward(&mut self) -> u32 {
+    pub(super) fn end_homeward(&mut self) -> u32 {
         if self.homeward.is_empty() {
             return 0;
         }
@@ -258,13 +298,13 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         });
     }
 
-    fn homeward_count(&self) -> u32 {
+    pub(super) fn homeward_count(&self) -> u32 {
         let waits = |page| self.memory.residents.get(page).is_some_and(|frame| frame.waits);
         self.homeward.iter().filter(|&&(page, _)| waits(page)).count() as u32
     }
 
     /// Appends what waits, as far as there is room.
-    fn append(&mut self) {
+    pub(super) fn append(&mut self) {
         let mut at = 0;
         while let Some(&page) = self.waiting.get(at) {
             let frame = self.memory.residents.get(page).expect("what waits is in memory");

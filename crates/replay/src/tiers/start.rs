@@ -182,12 +182,15 @@ impl<'a> TierVisitor<'a> for All<'a> {
         }
         let mut cuts = self.references.cuts().iter().map(|&cut| cut as usize).peekable();
         let mut marks = self.marks.iter().copied().peekable();
+        let aheads = self.references.aheads().iter();
+        let mut aheads = aheads.map(|&(at, page)| (at as usize, page)).peekable();
         let mut marked = Vec::with_capacity(self.marks.len());
-        // Where the next cut or mark is: few references have one, and each asks.
-        let first = |cut: Option<&usize>, mark: Option<&usize>| {
-            cut.into_iter().chain(mark).min().copied().unwrap_or(usize::MAX)
+        // Where the next cut, mark or announced read is: few references have one, and each asks.
+        let first = |cut: Option<&usize>, mark: Option<&usize>, ahead: Option<&(usize, u32)>| {
+            let all = cut.into_iter().chain(mark).chain(ahead.map(|(at, _)| at));
+            all.min().copied().unwrap_or(usize::MAX)
         };
-        let mut next = first(cuts.peek(), marks.peek());
+        let mut next = first(cuts.peek(), marks.peek(), aheads.peek());
         let mut at = 0;
         for (pages, [mut writes, mut waits]) in self.references.by_word() {
             for &page in pages {
@@ -196,13 +199,16 @@ impl<'a> TierVisitor<'a> for All<'a> {
                         marked.push(replay.counts());
                     }
                     if cuts.next_if_eq(&at).is_some() {
-                        replay.cut();
+                        replay.cut(page);
                         waits &= !1;
                     }
-                    next = first(cuts.peek(), marks.peek());
+                    while let Some((_, page)) = aheads.next_if(|ahead| ahead.0 == at) {
+                        replay.announce(page);
+                    }
+                    next = first(cuts.peek(), marks.peek(), aheads.peek());
                 }
                 if waits & 1 != 0 {
-                    replay.wait();
+                    replay.wait(page);
                 }
                 replay.reference(page, writes & 1 != 0);
                 (writes, waits, at) = (writes >> 1, waits >> 1, at + 1);

@@ -1,5 +1,6 @@
 //! Two tiers, against naive models of dirty pages and copies, and against one tier.
 
+mod ahead;
 mod conserved;
 mod inclusion;
 mod rings;
@@ -37,6 +38,34 @@ fn random(seed: u64, pages: u64, requests: usize, writes: u8) -> References {
     references
 }
 
+/// The same with scans between, which announce what they will read, and sometimes more.
+fn scanned(seed: u64, pages: u64, requests: usize, writes: u8) -> References {
+    let mut prng = fastrand::Rng::with_seed(seed);
+    let points = random(seed, pages, requests, writes);
+    let mut references = References::default();
+    let page = |number| PageKey { file: 0, number };
+    let mut time_ns = 0;
+    let mut push = |time_ns, number: u64, kind| {
+        references.push(PageRequest { time_ns, page: page(number), kind });
+    };
+    for (at, &point) in points.pages().iter().enumerate() {
+        time_ns += prng.u64(..2);
+        if prng.u8(..60) == 0 {
+            let (first, length) = (prng.u64(..pages), prng.u64(2..40));
+            for at in first..first + length + prng.u64(..5) {
+                push(time_ns, at, Kind::Ahead);
+            }
+            for at in first..first + length {
+                time_ns += prng.u64(..2);
+                push(time_ns, at, Kind::Read);
+            }
+        }
+        let kind = if points.is_write(at) { Kind::Write } else { Kind::Read };
+        push(time_ns, points.name(point).number, kind);
+    }
+    references
+}
+
 fn all_flashes() -> Vec<Flash> {
     let designs = DESIGNS.into_iter().map(Flash::Design);
     let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around, WriteMode::Update];
@@ -63,15 +92,23 @@ fn without_memory_a_policy_misses_as_it_does_alone() {
 
 #[test]
 fn tiers_that_are_told_in_chunks_count_the_same() {
-    let references = random(5, 300, 4_000, 30);
+    let references = scanned(5, 300, 4_000, 30);
     let places = Places::new(&references);
     let (pages, count) = (references.pages(), references.pages_count());
     let of = |at: usize| Reference {
         page: pages[at],
         is_write: references.is_write(at),
         has_waited: references.has_waited(at),
+        is_ahead: false,
     };
-    let all: Vec<Reference> = (0..pages.len()).map(of).collect();
+    let mut all: Vec<Reference> = Vec::new();
+    let mut aheads = references.aheads().iter().peekable();
+    for at in 0..pages.len() {
+        while let Some(&(_, page)) = aheads.next_if(|ahead| ahead.0 as usize == at) {
+            all.push(Reference { page, is_write: false, has_waited: false, is_ahead: true });
+        }
+        all.push(of(at));
+    }
     for flash in all_flashes() {
         for policy in [None, Some((flash.memory_rule(), 20))] {
             let near_is_sequential = policy.is_some();

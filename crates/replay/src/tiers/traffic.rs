@@ -17,6 +17,8 @@ pub struct DeviceTraffic {
     pub reads: u64,
     /// Of them, sequential.
     pub sequential_reads: u64,
+    /// Of these, pages of a large read that are not its first.
+    pub run_reads: u64,
     /// Writes.
     pub writes: u64,
     /// Of them, sequential.
@@ -34,6 +36,8 @@ pub struct DeviceRates {
     pub reads: f64,
     /// Of them, sequential.
     pub sequential_reads: f64,
+    /// Of these, pages of a large read that are not its first.
+    pub run_reads: f64,
     /// Writes.
     pub writes: f64,
     /// Of them, sequential.
@@ -50,6 +54,7 @@ impl DeviceTraffic {
         DeviceTraffic {
             reads: self.reads - before.reads,
             sequential_reads: self.sequential_reads - before.sequential_reads,
+            run_reads: self.run_reads - before.run_reads,
             writes: self.writes - before.writes,
             sequential_writes: self.sequential_writes - before.sequential_writes,
             run_writes: self.run_writes - before.run_writes,
@@ -63,6 +68,7 @@ impl DeviceTraffic {
         DeviceRates {
             reads: self.reads as f64 / count,
             sequential_reads: self.sequential_reads as f64 / count,
+            run_reads: self.run_reads as f64 / count,
             writes: self.writes as f64 / count,
             sequential_writes: self.sequential_writes as f64 / count,
             run_writes: self.run_writes as f64 / count,
@@ -85,7 +91,8 @@ impl DeviceRates {
         let random_writes = self.writes - self.sequential_writes;
         let lone_writes = self.sequential_writes - self.run_writes;
         (self.reads - self.sequential_reads) * times.random_read_s
-            + self.sequential_reads * times.sequential_read_s
+            + (self.sequential_reads - self.run_reads) * times.sequential_read_s
+            + self.run_reads * times.run_read_s
             + random_writes * times.random_write_s
             + lone_writes * times.sequential_write_s
             + self.run_writes * times.run_write_s
@@ -102,6 +109,8 @@ pub struct Traffic<'a> {
     pub flash: DeviceTraffic,
     /// The place after the last home read, and after the last home write.
     next_read: Option<u64>,
+    /// Whether home reads go along with the one before, in one request.
+    reads_along: bool,
     next_write: Option<u64>,
     /// The slot after the last that was appended.
     next_slot: Option<u32>,
@@ -129,6 +138,7 @@ impl<'a> Traffic<'a> {
             home,
             flash,
             next_read: None,
+            reads_along: false,
             next_write: None,
             next_slot: None,
             queues: None,
@@ -179,6 +189,11 @@ impl<'a> Traffic<'a> {
         self.queues.as_ref().map_or(0, Queues::now)
     }
 
+    /// When all requests are served; at once, if nothing takes time.
+    pub(super) fn served_at(&self) -> Moment {
+        self.queues.as_ref().map_or(0, Queues::served_at)
+    }
+
     /// A client waits until `moment`.
     pub(super) fn wait_until(&mut self, moment: Moment) {
         self.queues.iter_mut().for_each(|queues| queues.wait_until(moment));
@@ -220,12 +235,33 @@ impl<'a> Traffic<'a> {
     /// Home reads `page`.
     pub fn read_home(&mut self, page: u32) {
         self.keep(Ask::ReadHome(page));
+        if self.reads_along {
+            return self.read_home_along(page);
+        }
         let place = self.places.of(page);
         self.queues.iter_mut().for_each(|queues| queues.read_home(place));
         let place = place.0;
         self.home.reads += 1;
         self.home.sequential_reads += u64::from(self.next_read == Some(place));
         self.next_read = place.checked_add(1);
+    }
+
+    /// Pages that home reads from here on are of one request: those behind the first go along.
+    pub(super) fn read_along(&mut self) {
+        self.reads_along = true;
+    }
+
+    /// The next read of home is a request of its own.
+    pub(super) fn end_run(&mut self) {
+        self.reads_along = false;
+    }
+
+    /// Home reads `page` in the request of the page before it, which memory may drop.
+    pub(super) fn read_home_along(&mut self, page: u32) {
+        self.home.reads += 1;
+        self.home.sequential_reads += 1;
+        self.home.run_reads += 1;
+        self.next_read = self.places.of(page).0.checked_add(1);
     }
 
     /// Home writes `page`.
@@ -311,12 +347,16 @@ mod tests {
         let places = Places::new(&references);
         let mut traffic = Traffic::new(&places);
         [0, 1, 3, 2, 3].into_iter().for_each(|page| traffic.read_home(page));
+        traffic.read_along();
+        [0, 1].into_iter().for_each(|page| traffic.read_home(page));
+        traffic.end_run();
         [1, 2].into_iter().for_each(|page| traffic.write_home(page));
         traffic.write_home(0);
         traffic.write_home_along(1);
         let expected = DeviceTraffic {
-            reads: 5,
-            sequential_reads: 1,
+            reads: 7,
+            sequential_reads: 3,
+            run_reads: 2,
             writes: 4,
             sequential_writes: 2,
             run_writes: 1,
@@ -326,11 +366,12 @@ mod tests {
         let times = ServiceTimes {
             random_read_s: 1.0,
             sequential_read_s: 0.1,
+            run_read_s: 0.01,
             random_write_s: 10.0,
             sequential_write_s: 0.5,
             run_write_s: 0.25,
             write_amplification: 1.0,
         };
-        assert!((traffic.home.time_s(&times) - 24.85).abs() < 1e-9);
+        assert!((traffic.home.time_s(&times) - 24.87).abs() < 1e-9);
     }
 }

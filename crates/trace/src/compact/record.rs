@@ -29,7 +29,9 @@ const SAME_FILE: u8 = 4;
 const SEQUENTIAL: u8 = 8;
 /// As much time has passed as before the request before.
 const SAME_STEP: u8 = 16;
-const TAG_END: u8 = 32;
+/// The request announces reads. It does not write.
+const AHEAD: u8 = 32;
+const TAG_END: u8 = 64;
 
 /// Units of time, largest first.
 const UNITS_NS: [u64; 5] = [1_000_000_000, 1_000_000, 1_000, 100, 1];
@@ -90,6 +92,7 @@ fn encode_one(
     let mut tag = 0;
     let mut set = |flag, holds| tag |= if holds { flag } else { 0 };
     set(WRITE, request.kind == Kind::Write);
+    set(AHEAD, request.kind == Kind::Ahead);
     set(SAME_LENGTH, request.length == before.length);
     set(SAME_FILE, request.file == before.file);
     set(SEQUENTIAL, request.address == before.end());
@@ -174,7 +177,12 @@ fn decode_one(
         before.address.wrapping_add((unzigzag(bytes.varint("address")?) as u64) << shift)
     };
     let time_ns = before.time_ns.wrapping_add(step_ns);
-    let kind = if tag & WRITE != 0 { Kind::Write } else { Kind::Read };
+    let kind = match (tag & WRITE != 0, tag & AHEAD != 0) {
+        (false, false) => Kind::Read,
+        (true, false) => Kind::Write,
+        (false, true) => Kind::Ahead,
+        (true, true) => return Err(BadField { field: "tag", problem: Problem::UnknownWord }),
+    };
     Ok((Request { time_ns, address, length, file, kind }, step_ns))
 }
 

@@ -68,7 +68,7 @@ fn random_requests(random: &mut fastrand::Rng, count: usize, limit: u64) -> Vec<
             _ => address.wrapping_add(8192 * random.u64(..50)),
         };
         address = address.min(limit - u64::from(length));
-        let kind = if random.bool() { Kind::Read } else { Kind::Write };
+        let kind = [Kind::Read, Kind::Write, Kind::Ahead][random.usize(..3)];
         let file = if random.u8(..9) == 0 { random.u32(..) } else { 3 };
         requests.push(Request { time_ns, address, length, file, kind });
     }

@@ -427,7 +427,7 @@ impl ParseLine for Csv {
     }
 }
 
-/// What a word of an operation means; none if it is neither a read nor a write.
+/// What a word of an operation means; none if it is no read, write or hint of reads to come.
 fn operation(word: &[u8]) -> Result<Option<Kind>, BadField> {
     match word.to_ascii_lowercase().as_slice() {
         // Of block traces and fio, then SCSI's commands.
@@ -437,6 +437,7 @@ fn operation(word: &[u8]) -> Result<Option<Kind>, BadField> {
         [b'0'..=b'9', last] if last.is_ascii_hexdigit() => Ok(None),
         [b'r' | b'g' | b'l', ..] => Ok(Some(Kind::Read)),
         [b'w' | b's' | b'p' | b'u' | b'i' | b'a' | b'c', ..] => Ok(Some(Kind::Write)),
+        [b'h', ..] => Ok(Some(Kind::Ahead)),
         [b'd' | b't' | b'f' | b'n', ..] => Ok(None),
         _ => Err(bad(OP, Problem::UnknownWord)),
     }

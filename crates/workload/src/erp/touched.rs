@@ -71,7 +71,7 @@ impl PageObserver for Touched {
             PageEvent::Fetch if page < self.first_index_page => seen.fetches.of_tables += 1,
             PageEvent::Fetch => seen.fetches.of_indexes += 1,
             PageEvent::WriteOut => seen.end = seen.end.max(page.0 + 1),
-            PageEvent::SlotTaken | PageEvent::SlotLost => {}
+            PageEvent::Ahead | PageEvent::SlotTaken | PageEvent::SlotLost => {}
         }
     }
 }

@@ -1,46 +1,9 @@
 //! What Roh et al. (2014) published in section 4, beside what was measured.
 
 use super::OnDrive;
-use serde_json::{Value, json};
+use crate::bench::figure::Figure;
 use terrace_index::Kind;
 use terrace_index::trials::papers::QueueRow;
-
-/// A published value and ours.
-pub struct Figure {
-    pub id: &'static str,
-    pub drive: String,
-    pub what: String,
-    /// `None` for what goes beyond the paper.
-    pub published: Option<f64>,
-    pub measured: f64,
-    /// Ends of the band.
-    pub band: (f64, f64),
-    pub regime: String,
-}
-
-impl Figure {
-    /// Where it lies.
-    pub fn verdict(&self) -> &'static str {
-        match self.measured {
-            value if value < self.band.0 => "below",
-            value if value > self.band.1 => "above",
-            _ => "inside",
-        }
-    }
-
-    pub fn json(&self) -> Value {
-        json!({
-            "id": self.id,
-            "drive": self.drive,
-            "what": self.what,
-            "published": self.published,
-            "measured": self.measured,
-            "band": [self.band.0, self.band.1.is_finite().then_some(self.band.1)],
-            "verdict": self.verdict(),
-            "regime": self.regime,
-        })
-    }
-}
 
 /// What the paper says of one of its two drives.
 struct Published {

@@ -6,16 +6,16 @@
 mod figures;
 mod shown;
 
-pub use shown::Shown as IndexTable;
-
+use crate::bench::figure::Figure;
 use crate::bench::system;
 use crate::command::IndexBench;
 use crate::failure::Failure;
 use crate::output::{Sink, Sinks, Stopwatch};
 use crate::progress::Bars;
-use crate::report::index_page;
+use crate::report::tables_page;
 use crate::results::Host;
 use crate::side_by_side;
+use crate::table::titled;
 use serde_json::{Map, Value, json};
 use terrace_index::trials::papers::{Basics, MIXES, MixRow, Trial};
 use terrace_index::trials::{Drive, KEPT_ENTRIES_MAX, Scale};
@@ -52,12 +52,17 @@ pub fn index(options: &IndexBench) -> Result<(), Failure> {
     let sinks = Sinks::open(options.shown.json.as_deref())?;
     let report = options.report.as_deref().map(Sink::open).transpose()?;
     let results = measured(options, scale, jobs)?;
-    let judged: Vec<figures::Figure> = figures::all(&results);
+    let judged: Vec<Figure> = figures::all(&results);
     let parameters = parameters(options, scale);
     let tables = shown::tables(&results, &judged, scale);
-    sinks.show(&shown::text(&tables));
+    sinks.show(&titled(&tables));
     if let Some(sink) = report {
-        sink.write(&index_page(options.seed, &parameters, &tables))?;
+        let page = (
+            "bench index",
+            "Indexes on the inside of a flash drive",
+            "B+-tree, PIO B-tree, FD-tree and BFTL on modelled drives, in virtual time.",
+        );
+        sink.write(&tables_page(page, options.seed, &parameters, &tables))?;
     }
     sinks.write(&json!({
         "command": "bench index",
@@ -66,7 +71,7 @@ pub fn index(options: &IndexBench) -> Result<(), Failure> {
         "parameters": parameters,
         "host": Host::of(&watch, 0.0),
         "runs": results.iter().map(shown::run).collect::<Vec<_>>(),
-        "figures": judged.iter().map(figures::Figure::json).collect::<Vec<_>>(),
+        "figures": judged.iter().map(Figure::json).collect::<Vec<_>>(),
     }))
 }
 

@@ -1,31 +1,20 @@
 //! The tables of `bench index`, and its JSON.
 
 use super::OnDrive;
-use super::figures::{Figure, gains};
-use crate::table::{Table, thousands};
+use super::figures::gains;
+use crate::bench::figure::{self, Figure};
+use crate::table::{Table, Titled, thousands};
 use serde_json::{Value, json};
 use terrace_index::Kind;
 use terrace_index::trials::Scale;
 use terrace_index::trials::papers::{KindRow, MixRow};
 
-/// A table with its heading.
-pub struct Shown {
-    pub title: String,
-    pub table: Table,
-}
-
-pub fn tables(results: &[OnDrive], figures: &[Figure], scale: Scale) -> Vec<Shown> {
+pub fn tables(results: &[OnDrive], figures: &[Figure], scale: Scale) -> Vec<Titled> {
     let mut tables = vec![figures_table(figures, scale)];
     for result in results {
         tables.extend([ranges(result), queues(result), fills(result), mixes(result)]);
     }
     tables
-}
-
-pub fn text(tables: &[Shown]) -> String {
-    let all: Vec<String> =
-        tables.iter().map(|shown| format!("{}\n\n{}", shown.title, shown.table.text())).collect();
-    all.join("\n")
 }
 
 fn us(ns: f64) -> String {
@@ -36,23 +25,7 @@ fn times(ratio: f64) -> String {
     format!("{ratio:.2}")
 }
 
-fn figures_table(figures: &[Figure], scale: Scale) -> Shown {
-    let mut table = Table::new(["figure", "drive", "published", "measured", "band", "", "regime"]);
-    for figure in figures {
-        let high = match figure.band.1 {
-            high if high.is_finite() => format!("to {}", times(high)),
-            _ => "or more".into(),
-        };
-        table.row([
-            format!("{} {}", figure.id, figure.what),
-            figure.drive.clone(),
-            figure.published.map_or("-".into(), |value| format!("{value}")),
-            times(figure.measured),
-            format!("{} {high}", times(figure.band.0)),
-            figure.verdict().into(),
-            figure.regime.clone(),
-        ]);
-    }
+fn figures_table(figures: &[Figure], scale: Scale) -> Titled {
     let title = format!(
         "Figures at 1/{}: {} entries, memory of {} pages, groups of {}",
         scale.divisor,
@@ -60,10 +33,10 @@ fn figures_table(figures: &[Figure], scale: Scale) -> Shown {
         scale.room().memory_pages,
         scale.room().pio_max,
     );
-    Shown { title, table }
+    Titled { title, table: figure::table(figures) }
 }
 
-fn ranges(result: &OnDrive) -> Shown {
+fn ranges(result: &OnDrive) -> Titled {
     let mut table = Table::new(["entries of a range", "leaf chain us", "prange us", "gain"]);
     for row in &result.basics.ranges {
         table.row([
@@ -73,10 +46,10 @@ fn ranges(result: &OnDrive) -> Shown {
             times(row.btree_ns / row.pio_ns),
         ]);
     }
-    Shown { title: format!("Ranges on {}", result.drive.name), table }
+    Titled { title: format!("Ranges on {}", result.drive.name), table }
 }
 
-fn queues(result: &OnDrive) -> Shown {
+fn queues(result: &OnDrive) -> Titled {
     let basics = &result.basics;
     let mut table = Table::new([
         "leaf pages",
@@ -111,7 +84,7 @@ fn queues(result: &OnDrive) -> Shown {
         us(basics.btree.search_ns),
         us(basics.many_ns.1),
     );
-    Shown { title, table }
+    Titled { title, table }
 }
 
 fn table_at(queue: u64) -> usize {
@@ -119,7 +92,7 @@ fn table_at(queue: u64) -> usize {
     all.iter().position(|other| *other == queue).expect("a queue of the table")
 }
 
-fn fills(result: &OnDrive) -> Shown {
+fn fills(result: &OnDrive) -> Titled {
     let mut table = Table::new([
         "leaves loaded to",
         "B+-tree insert us",
@@ -140,10 +113,10 @@ fn fills(result: &OnDrive) -> Shown {
             times(row.btree.search_ns / row.pio.search_ns),
         ]);
     }
-    Shown { title: format!("Fill of leaves on {}, queue of 1024 pages", result.drive.name), table }
+    Titled { title: format!("Fill of leaves on {}, queue of 1024 pages", result.drive.name), table }
 }
 
-fn mixes(result: &OnDrive) -> Shown {
+fn mixes(result: &OnDrive) -> Titled {
     let mut table = Table::new([
         "inserts of 100",
         "structure",
@@ -178,7 +151,7 @@ fn mixes(result: &OnDrive) -> Shown {
             ]);
         }
     }
-    Shown { title: format!("Mixes on {}, best parameters each", result.drive.name), table }
+    Titled { title: format!("Mixes on {}, best parameters each", result.drive.name), table }
 }
 
 /// All of a drive.

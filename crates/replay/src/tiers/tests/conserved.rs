@@ -41,9 +41,14 @@ impl<F: FlashTier> FlashTier for Checked<F> {
         residents: &mut Residents,
         io: &mut Traffic,
     ) -> Option<History> {
+        // A group that was appended since may have gone home.
+        self.look(io);
         let held = self.tier.held(miss.page);
         let found = self.tier.fetch(miss, residents, io);
-        assert_eq!(found.is_some(), held.is_current(), "page {}: {held:?}", miss.page);
+        // A long read from home passes over copies that are no newer.
+        let passes = miss.need == Need::Ahead(Wanted::OnlyNewer) && held == Held::Clean;
+        let is_right = found.is_some() == held.is_current() || passes;
+        assert!(is_right, "page {}: {held:?}", miss.page);
         let is_old = found.is_none() && self.newer.contains(&miss.page);
         assert!(!is_old, "page {} is read from home, which has it not", miss.page);
         self.look(io);
@@ -94,9 +99,13 @@ impl<'a> TierVisitor<'a> for Check<'a> {
         };
         let mut in_both = BTreeSet::new();
         let mut replay = Replay::new(self.places, count, self.memory, self.setup, flash);
+        let mut aheads = self.references.aheads().iter().peekable();
         for (at, &page) in self.references.pages().iter().enumerate() {
+            while let Some(&(_, page)) = aheads.next_if(|ahead| ahead.0 as usize == at) {
+                replay.announce(page);
+            }
             if self.references.has_waited(at) {
-                replay.wait();
+                replay.wait(page);
             }
             replay.reference(page, self.references.is_write(at));
             let (flash, residents) = (&mut replay.flash, &replay.memory.residents);
@@ -124,7 +133,8 @@ impl<'a> TierVisitor<'a> for Check<'a> {
         }
         let counts = replay.counts();
         let asked = counts.home.reads + counts.flash_hits;
-        if self.memory.policy.is_some() {
+        // Of a long read pages are dropped, and others are not asked for after all.
+        if self.memory.policy.is_some() && self.references.aheads().is_empty() {
             assert_eq!(asked, counts.requests - counts.memory_hits, "{}", self.what);
         }
     }
@@ -145,7 +155,10 @@ fn no_change_is_lost_under_any_tier_and_memory() {
     let policies = rows.into_iter().flat_map(|row| modes.map(|mode| Flash::Policy(row, mode)));
     let flashes: Vec<Flash> = DESIGNS.into_iter().map(Flash::Design).chain(policies).collect();
     for seed in 0..4 {
-        let references = random(seed, 150, 1_000, 20 + 10 * seed as u8);
+        let references = match seed {
+            0 | 1 => random(seed, 150, 1_000, 20 + 10 * seed as u8),
+            _ => scanned(seed, 150, 1_000, 20 + 10 * seed as u8),
+        };
         let places = Places::new(&references);
         for (at, &flash) in flashes.iter().enumerate() {
             for (under, policy) in memories(seed).enumerate() {

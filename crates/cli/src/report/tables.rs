@@ -1,20 +1,20 @@
-//! The page of `bench index`: its tables.
+//! The page of a bench that has tables only.
 
 use super::html::escaped;
 use super::{bottom, parameters, top};
-use crate::bench::IndexTable;
+use crate::table::Titled;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// The page with `tables`.
-pub fn index_page(seed: u64, all: &Map<String, Value>, tables: &[IndexTable]) -> String {
+/// The page of a command, with its heading and what stands below.
+pub fn tables_page(
+    (command, heading, about): (&str, &str, &str),
+    seed: u64,
+    all: &Map<String, Value>,
+    tables: &[Titled],
+) -> String {
     let repeat = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let mut out = top(
-        "bench index",
-        "Indexes on the inside of a flash drive",
-        "B+-tree, PIO B-tree, FD-tree and BFTL on modelled drives, in virtual time.",
-        &format!("terrace {repeat}"),
-    );
+    let mut out = top(command, heading, about, &format!("terrace {repeat}"));
     for shown in tables {
         let _ = write!(
             out,
