@@ -4,8 +4,12 @@
 mod limits;
 #[path = "snapshots/model.rs"]
 mod model;
+#[path = "snapshots/purged.rs"]
+mod purged;
 #[path = "snapshots/races.rs"]
 mod races;
+#[path = "snapshots/slow.rs"]
+mod slow;
 #[path = "snapshots/spilled.rs"]
 mod spilled;
 #[path = "snapshots/threads.rs"]

@@ -133,6 +133,8 @@ mutations! {
     FreeSeenPages,
     /// Spilled versions: what is taken out of the parts can be seen before it is gone there.
     ShowFrozenLate,
+    /// Spilled versions: a purged row has a grave until what is taken out can be seen.
+    ForgetGravesEarly,
     /// Spilled versions: a run that an open snapshot needs stays.
     DropNeededRuns,
     /// Spilled versions: a reader looks into the parts first, then at what is spilled.
@@ -146,6 +148,8 @@ mutations! {
     KeepFirstBound,
     /// Spilled versions: a merge cuts off its inputs what it has written, and no more.
     CutInputsLate,
+    /// Spilled versions: a long merge gives way to short ones.
+    MergeToTheEnd,
 
     /// Tables: one that gets another name has an entry of the catalog at any moment.
     RenameWithoutGarbage,

@@ -30,6 +30,7 @@ pub(super) fn stats(engine: &Engine) -> TransactionStats {
         version_bytes: engine.versions.bytes(),
         version_disk_bytes,
         version_runs,
+        version_failures: engine.versions.spill_failures(),
         ..TransactionStats::default()
     }
 }

@@ -33,6 +33,8 @@ pub struct TransactionStats {
     pub version_disk_bytes: u64,
     /// Gauge: sorted runs of versions on disk.
     pub version_runs: u64,
+    /// Reads and writes of versions on disk that failed, or returned other bytes than were written.
+    pub version_failures: u64,
 }
 
 /// The log since the database was opened, and gauges.

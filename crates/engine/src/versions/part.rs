@@ -634,6 +634,8 @@ mod tests {
         snapshots: Vec<(Lsn, Rows)>,
         /// What was taken out, to be spilled.
         taken: Vec<Taken>,
+        /// Its entries, by key and end.
+        spilled: BTreeMap<(Vec<u8>, Lsn), Option<Vec<u8>>>,
         /// Versions are kept; before that, undo is only listed.
         is_on: bool,
     }
@@ -782,19 +784,33 @@ mod tests {
         /// Rows that stand for themselves go where spilled ones are.
         fn take(&mut self) {
             self.sort_in();
-            let (to, graves) = (Lsn(self.now + 1), &mut self.graves);
-            let forgotten = |_, key: &[u8]| graves.retain(|row| row.to_be_bytes() != *key);
+            let to = Lsn(self.now + 1);
             let ends_bytes = if self.now.is_multiple_of(2) { 64 } else { 1 << 10 };
-            self.taken.extend(self.part.take_ended(to, ends_bytes, forgotten));
+            let Some(mut taken) = self.part.take_ended(to, ends_bytes) else { return };
+            for (_, key) in taken.take_graves() {
+                self.graves.retain(|row| row.to_be_bytes() != *key);
+            }
+            for number in taken.numbers() {
+                let Old { row, ended, before } = taken.entry(number);
+                let place = (row.key.to_vec(), ended);
+                let before = self.spilled.insert(place, before.map(<[u8]>::to_vec));
+                assert!(before.is_none(), "two entries of a row have the same end");
+            }
+            self.taken.push(taken);
         }
 
-        /// What a snapshot sees of a row that was taken out, if its change ended before `bound`.
+        /// What a snapshot sees of a row that was taken out, if its change ended before `bound`: by
+        /// what was taken out, and by the ends alone, as runs know them.
         fn find_taken(&self, at: Lsn, row: u64, bound: Lsn) -> Option<Option<Vec<u8>>> {
             let key = row.to_be_bytes();
             let row = Row::new(TREE, &key);
             let all = self.taken.iter().filter_map(|taken| taken.find(at, &row));
-            let first = all.min_by_key(|old| old.ended).filter(|old| old.ended < bound)?;
-            Some(first.before.map(<[u8]>::to_vec))
+            let first = all.min_by_key(|old| old.ended);
+            let of_row = (key.to_vec(), at)..=(key.to_vec(), Lsn::MAX);
+            let by_end = self.spilled.range(of_row).next();
+            let found = first.map(|old| (old.ended, old.before.map(<[u8]>::to_vec)));
+            assert_eq!(found, by_end.map(|((_, ended), before)| (*ended, before.clone())));
+            found.filter(|(ended, _)| *ended < bound).map(|(_, before)| before)
         }
 
         /// Every snapshot sees what was committed when it was opened.
@@ -862,6 +878,7 @@ mod tests {
                 open: Vec::new(),
                 snapshots: Vec::new(),
                 taken: Vec::new(),
+                spilled: BTreeMap::new(),
                 is_on: false,
             };
             for _ in 0..400 {

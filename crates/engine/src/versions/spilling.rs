@@ -4,16 +4,20 @@ use std::sync::atomic::Ordering;
 
 use terrace_page::Lsn;
 use terrace_pool::Mutation;
-use terrace_rt::{Nanos, yield_now};
+use terrace_rt::{Nanos, maybe_switch, yield_now};
 
 use super::part::Taken;
 use super::{VERSION_BYTES_MIN, Versions};
-use crate::TreeId;
 
 impl Versions {
     /// Bytes of spilled versions on disk, and the number of their runs.
     pub(crate) fn spilled(&self) -> (u64, u64) {
         self.spill.as_ref().map_or((0, 0), |spill| (spill.file_bytes(), spill.run_count()))
+    }
+
+    /// Reads and writes of the file of spilled versions that have failed.
+    pub(crate) fn spill_failures(&self) -> u64 {
+        self.spill.as_ref().map_or(0, |spill| spill.failures())
     }
 
     /// Whether versions go to disk for which memory has no room.
@@ -48,20 +52,31 @@ impl Versions {
         const ENDS_ONE_IN: u64 = 4;
         let more = self.bytes_max - VERSION_BYTES_MIN;
         let ends_bytes = (more / ENDS_ONE_IN / self.parts.len() as u64) as usize;
+        if self.mutations.has(Mutation::ForgetGravesEarly) {
+            let graves = self.parts[number].0.lock().graves_of_ended(to);
+            graves.iter().for_each(|(tree, key)| self.forget_grave(*tree, key));
+            (0..8).for_each(|_| maybe_switch());
+        }
         let mut part = self.parts[number].0.lock();
-        let forget = |tree: TreeId, key: &[u8]| self.forget_grave(tree, key);
-        let taken = self.change(&mut part, |part| part.take_ended(to, ends_bytes, forget));
-        let Some(taken) = taken else { return 0 };
+        let taken = self.change(&mut part, |part| part.take_ended(to, ends_bytes));
+        let Some(mut taken) = taken else { return 0 };
+        let graves = taken.take_graves();
         let bytes = Taken::memory(&taken) as u64;
         self.account(0, bytes as usize);
         put(taken);
+        // frozen.Z2.
+        graves.iter().for_each(|(tree, key)| self.forget_grave(*tree, key));
         bytes
     }
 
-    /// Drops what no snapshot needs, part by part: other tasks have their turns in between.
-    pub(super) fn collect_in_turns(&self) {
+    /// Drops what no snapshot needs, part by part, until `is_over`: other tasks have their turns in
+    /// between.
+    pub(super) fn collect_in_turns(&self, is_over: &dyn Fn() -> bool) {
         self.sort_in();
         for number in 0..self.parts.len() {
+            if is_over() {
+                return;
+            }
             let horizon = self.horizon();
             self.look_if_in_use(number, |part| self.collect(part, &horizon));
             yield_now();

@@ -67,10 +67,11 @@ impl<'v> View<'v> {
         })
     }
 
-    /// Whether versions are spilled: asked after what is in memory was looked at (spill.T1).
+    /// Whether versions are spilled that it may see: asked after what is in memory was looked at
+    /// (spill.T1).
     #[inline]
     pub(crate) fn has_spilled(&self) -> bool {
-        self.versions.spill.as_ref().is_some_and(|spill| spill.is_used())
+        self.versions.spill.as_ref().is_some_and(|spill| spill.may_have(self.snapshot.at))
     }
 
     /// For tests that turn rules off: what is spilled is looked at before what is in memory.
@@ -154,6 +155,9 @@ impl<'v> View<'v> {
     /// What is spilled cannot be read (spill.T5).
     #[cold]
     fn lost(&self, error: std::io::Error) -> Error {
+        if self.versions.spill.as_ref().is_some_and(|spill| spill.is_released()) {
+            return Error::Closed;
+        }
         self.versions.snapshots.lose(self.snapshot, Arc::new(error));
         self.why_ended()
     }

@@ -1,4 +1,9 @@
 //! Rows that are taken out of a part, to be spilled.
+//!
+//! - K1: of the entries of a row that one transaction has made, the oldest is taken out and the
+//!   others go: it says what the row was before that transaction. A part may have several of them
+//!   (`Part::index`), and knows their order by LSN. A run knows an entry by the end of its
+//!   transaction alone.
 
 use terrace_page::Lsn;
 
@@ -8,21 +13,49 @@ use crate::btree::GHOST;
 
 impl Part {
     /// Takes out the rows of which all that is kept stands for itself, and is of transactions that
-    /// ended before `to`: no change of these comes any more. The key of each whose ghost was purged
-    /// is told to `forgotten`. `None`: there is none.
-    pub(in crate::versions) fn take_ended(
-        &mut self,
-        to: Lsn,
-        ends_bytes: usize,
-        forgotten: impl FnMut(TreeId, &[u8]),
-    ) -> Option<Taken> {
-        if self.entries.is_empty() {
+    /// ended before `to`: no change of these comes any more. `None`: there is none.
+    pub(in crate::versions) fn take_ended(&mut self, to: Lsn, ends_bytes: usize) -> Option<Taken> {
+        let rows = self.ended_rows(to);
+        if rows.gone.is_empty() {
             return None;
         }
         self.ends.prepare(ends_bytes);
-        let mut row_entries = Vec::new();
-        let (mut taken, mut done) =
-            (vec![false; self.entries.len()], vec![false; self.entries.len()]);
+        let mut ends = std::mem::take(&mut self.ends);
+        for &newest in &rows.newest {
+            let ended = self.entries[newest as usize].writer.ended().expect("it has");
+            ends.note(&self.row(newest), ended);
+        }
+        self.ends = ends;
+        let graves = self.graves_of(&rows);
+        let mut taken = rows.taken;
+        let mut part = self.rebuild(&rows.gone, |_, _| {});
+        self.collect_at = 2 * self.entries.len();
+        if part.entries.len() < 2 * self.entries.len() {
+            // What stays is not to take memory twice.
+            let left: Vec<bool> = taken.iter().map(|taken| !taken).collect();
+            part.rebuild(&left, |_, _| {});
+            taken = vec![true; part.entries.len()];
+        }
+        Some(Taken { part, taken, graves })
+    }
+
+    /// For tests that turn rules off: keys whose graves go with what `take_ended` would take out.
+    pub(in crate::versions) fn graves_of_ended(&self, to: Lsn) -> Vec<Grave> {
+        self.graves_of(&self.ended_rows(to))
+    }
+
+    fn graves_of(&self, rows: &EndedRows) -> Vec<Grave> {
+        let gone =
+            self.entries.iter().zip(&rows.gone).filter(|(entry, gone)| **gone && entry.has_grave);
+        gone.map(|(entry, _)| (entry.tree, self.key(entry).into())).collect()
+    }
+
+    /// The rows that `take_ended` takes out.
+    fn ended_rows(&self, to: Lsn) -> EndedRows {
+        let count = self.entries.len();
+        let (mut gone, mut taken) = (vec![false; count], vec![false; count]);
+        let (mut row_entries, mut newest_entries) = (Vec::new(), Vec::new());
+        let mut done = vec![false; count];
         for at in 0..self.entries.len() as u32 {
             if done[at as usize] {
                 continue;
@@ -37,33 +70,43 @@ impl Part {
             if !row_entries.iter().all(is_settled) {
                 continue;
             }
-            row_entries.iter().for_each(|&entry| taken[entry as usize] = true);
-            let ended = self.entries[newest as usize].writer.ended().expect("it has");
-            let mut ends = std::mem::take(&mut self.ends);
-            ends.note(&self.row(newest), ended);
-            self.ends = ends;
+            newest_entries.push(newest);
+            let ended = |at: u32| self.entries[at as usize].writer.ended();
+            for (place, &entry) in row_entries.iter().enumerate() {
+                gone[entry as usize] = true;
+                // K1: rows are locked, so the entries of one transaction follow each other.
+                let older = row_entries.get(place + 1);
+                taken[entry as usize] = older.is_none_or(|&older| ended(older) != ended(entry));
+            }
         }
-        if !taken.contains(&true) {
-            return None;
+        if newest_entries.is_empty() {
+            gone.clear();
         }
-        let mut part = self.rebuild(&taken, forgotten);
-        self.collect_at = 2 * self.entries.len();
-        if part.entries.len() < 2 * self.entries.len() {
-            // What stays is not to take memory twice.
-            let left: Vec<bool> = taken.iter().map(|taken| !taken).collect();
-            part.rebuild(&left, |_, _| {});
-            taken = vec![true; part.entries.len()];
-        }
-        Some(Taken { part, taken })
+        EndedRows { gone, taken, newest: newest_entries }
     }
+}
+
+/// A row that has a grave.
+pub(in crate::versions) type Grave = (TreeId, Box<[u8]>);
+
+/// Rows that are to be taken out of a part.
+struct EndedRows {
+    /// Which entries leave the part; empty if none does.
+    gone: Vec<bool>,
+    /// Which of these are taken out: the others are of no more use (K1).
+    taken: Vec<bool>,
+    /// The newest entry of each row.
+    newest: Vec<u32>,
 }
 
 /// What was taken out of a part, to be spilled: it changes no more.
 #[derive(Debug)]
 pub(in crate::versions) struct Taken {
     part: Part,
-    /// Which of its entries were taken out: the others are still where they were.
+    /// Which of its entries were taken out: the others are still where they were, or gone (K1).
     taken: Vec<bool>,
+    /// Keys of which nothing is left in the part, though they have graves.
+    graves: Vec<Grave>,
 }
 
 /// An entry that was taken out.
@@ -80,6 +123,11 @@ impl Taken {
     /// Bytes of memory.
     pub(in crate::versions) fn memory(&self) -> usize {
         self.part.memory() + self.taken.capacity()
+    }
+
+    /// Keys that are to leave the graves, once what was taken out can be seen (frozen.Z2).
+    pub(in crate::versions) fn take_graves(&mut self) -> Vec<Grave> {
+        std::mem::take(&mut self.graves)
     }
 
     /// Its entries by number.

@@ -2,6 +2,9 @@
 //!
 //! - Z1: a part's rows come here while the part is held. So a task that has looked into the part
 //!   finds each row there, or here from then on, or in the run that this became.
+//! - Z2: a key leaves the graves after its row has come here, with the part still held. A scan
+//!   reads the graves without the parts: so a purged row has its grave, or is here, at any moment.
+//! - Z3: no two entries have the same row and end (taken.K1).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

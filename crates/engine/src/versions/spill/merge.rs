@@ -13,7 +13,14 @@
 //! - G2: before that a step takes a segment's extents at most, and an input keeps at most one
 //!   extent of which it needs only the rest: that is the reserve which room.R2 leaves. So merges go
 //!   on in a file that is full.
-//! - G3: a merge may end between any two steps.
+//! - G3: a merge may end between any two steps: what it has written is a run, and so is what is
+//!   left of each input.
+//! - G4: a merge ends early once `FAN` other runs are of a size that is small beside what it has
+//!   left (`gives_way`): so the runs that are written beside a long merge do not pile up. What is
+//!   left is chosen again after that. While the file has no room, no merge gives way: each that
+//!   ends early keeps an extent of each input of which it needs only a part.
+//! - G5: in a file with many free pieces, the output may take more than the inputs give back. If no
+//!   extent is left for it, `may_free_room` says no until a snapshot ends or a step succeeds.
 
 use std::io;
 use std::sync::Arc;
@@ -25,10 +32,10 @@ use terrace_rt::{Nanos, dead, now, yield_now};
 
 use super::frozen::BETWEEN_TURNS;
 use super::reader::Sources;
-use super::room::{MERGED_MAX, Purpose};
+use super::room::{MERGED_MAX, Purpose, REST_MAX};
 use super::run::{Run, Squeezed};
 use super::segment::Segment;
-use super::write::{REST, REST_MAX};
+use super::write::REST;
 use super::writer::{Pushed, SegmentWriter};
 use super::{Spill, sums_of};
 use crate::versions::Versions;
@@ -43,7 +50,7 @@ const SIZE_STEP: u64 = 4;
 const SQUEEZED_ONE_IN: u64 = 16;
 
 fn sound_by_size(runs: &[Arc<Run>]) -> Vec<&Arc<Run>> {
-    let mut sound: Vec<&Arc<Run>> = runs.iter().filter(|run| !run.sums().is_bad).collect();
+    let mut sound: Vec<&Arc<Run>> = runs.iter().filter(|run| !run.is_bad()).collect();
     sound.sort_by_key(|run| (run.sums().file_bytes, run.number));
     sound
 }
@@ -87,7 +94,11 @@ struct Merge {
 enum Step {
     GoesOn,
     Done,
-    /// The file has no room, or the task is over, or the runs are gone.
+    /// Smaller runs are to be merged first (G4).
+    GaveWay,
+    /// The file has no room (G5).
+    NoRoom,
+    /// The task is over, or the runs are gone.
     Stopped,
 }
 
@@ -134,14 +145,15 @@ impl Merge {
         horizon: &Horizon,
         is_over: &dyn Fn() -> bool,
     ) -> io::Result<bool> {
+        const BETWEEN_LOOKS: u64 = 32;
         let mut count = 0_u64;
         while let Some((key, item)) = self.sources.first() {
             count += 1;
             if count.is_multiple_of(BETWEEN_TURNS) {
                 yield_now();
-                if is_over() || dead() {
-                    return Ok(false);
-                }
+            }
+            if count.is_multiple_of(BETWEEN_LOOKS) && (is_over() || dead()) {
+                return Ok(false);
             }
             if self.is_needed(horizon) && writer.push(key, item)? == Pushed::Full {
                 break;
@@ -157,13 +169,22 @@ impl Spill {
     pub(super) fn may_free_room(&self) -> bool {
         // In this order: a merge that ends in between has said what it has freed.
         let is_merging = self.merging.lock().is_some();
-        is_merging || self.choice().is_some()
+        is_merging || !self.is_stuck.load(Ordering::SeqCst) && self.choice().is_some()
+    }
+
+    /// A merge has come to an end.
+    fn note_merged(&self, merged: &io::Result<Step>, is_squeezed: &Squeezed) {
+        // A snapshot that has ended meanwhile may have given something up.
+        if let (Ok(Step::NoRoom), true) = (merged, is_squeezed.load(Ordering::SeqCst)) {
+            self.is_stuck.store(true, Ordering::SeqCst);
+        }
+        *self.merging.lock() = None;
     }
 
     /// Whether one of these runs cannot be read.
     fn is_any_bad(&self, runs: &[u64]) -> bool {
         let held = self.held();
-        held.runs.iter().any(|run| runs.contains(&run.number) && run.sums().is_bad)
+        held.runs.iter().any(|run| runs.contains(&run.number) && run.is_bad())
     }
 
     /// The runs that are to be merged, if any are.
@@ -189,7 +210,7 @@ impl Spill {
         let memory = self.memory_for_segment(merge.left, sums_of(&merged));
         drop((runs, merged));
         let writer = SegmentWriter::new(&self.room, Purpose::Merge, memory)?;
-        let Some(mut writer) = writer else { return Ok(Step::Stopped) };
+        let Some(mut writer) = writer else { return Ok(Step::NoRoom) };
         if !merge.fill(&mut writer, horizon, is_over)? {
             return Ok(Step::Stopped);
         }
@@ -201,6 +222,9 @@ impl Spill {
             merge.pass()?;
         }
         merge.sources.release();
+        self.is_stuck.store(false, Ordering::SeqCst);
+        // What was given back can be used.
+        self.want();
         Ok(if merge.sources.first().is_some() { Step::GoesOn } else { Step::Done })
     }
 
@@ -236,8 +260,20 @@ impl Spill {
         });
         // The extents of the output are those that `held` has.
         *output = Run::new(output.number, Arc::clone(&output.is_squeezed), Vec::new());
-        self.want();
         is_there
+    }
+
+    /// Whether other runs are to be merged before what a merge has left (G4).
+    fn gives_way(&self, merge: &Merge) -> bool {
+        if self.is_pressed.load(Ordering::SeqCst) || self.mutations.has(Mutation::MergeToTheEnd) {
+            return false;
+        }
+        let runs = self.held().runs;
+        let is_input = |run: &&Arc<Run>| merge.inputs.contains(&run.number);
+        let left: u64 = runs.iter().filter(is_input).map(|run| run.sums().file_bytes).sum();
+        let others = runs.iter().filter(|run| !is_input(run) && run.number != merge.output.number);
+        let others: Vec<Arc<Run>> = others.cloned().collect();
+        similar(&others).is_some_and(|some| sums_of(&some).file_bytes * FAN as u64 <= left)
     }
 }
 
@@ -257,7 +293,7 @@ impl Versions {
             };
             let inputs: Vec<u64> = runs.iter().map(|run| run.number).collect();
             match self.merge(spill, runs, &is_over) {
-                Ok(Step::Done) => {
+                Ok(Step::Done | Step::GaveWay) => {
                     *spill.failure.lock() = None;
                     rest = REST;
                     continue;
@@ -281,12 +317,12 @@ impl Versions {
     ) -> io::Result<Step> {
         let is_squeezed = Squeezed::new(AtomicBool::new(true));
         *spill.merging.lock() = Some(Arc::clone(&is_squeezed));
-        let output = Run::new(spill.number(), is_squeezed, Vec::new());
+        let output = Run::new(spill.number(), Arc::clone(&is_squeezed), Vec::new());
         let merge = Merge::new(&runs, output);
         // Only the merge itself keeps what it reads (G2).
         drop(runs);
         let merged = self.merge_to(spill, merge, is_over);
-        *spill.merging.lock() = None;
+        spill.note_merged(&merged, &is_squeezed);
         if let Ok(Step::Done) = merged {
             spill.want();
         }
@@ -305,7 +341,67 @@ impl Versions {
             if step != Step::GoesOn {
                 return Ok(step);
             }
+            if spill.gives_way(&merge) {
+                return Ok(Step::GaveWay);
+            }
             yield_now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrace_device::model::{Preset, build};
+    use terrace_device::{Keep, Store};
+    use terrace_pool::Mutations;
+    use terrace_rt::World;
+
+    use super::super::block::{Item, whole_key};
+    use super::super::room::SpillTo;
+    use super::super::writer::SegmentMemory;
+    use super::*;
+    use crate::TreeId;
+
+    fn run_of_one(spill: &Spill, row: u64) -> Arc<Run> {
+        let memory = SegmentMemory { rows: 1, filter_bytes: 0, buffer_bytes: 0 };
+        let writer = SegmentWriter::new(&spill.room, Purpose::Spill, memory).expect("memory");
+        let (mut writer, mut key) = (writer.expect("room"), Vec::new());
+        whole_key(TreeId(1), &row.to_be_bytes(), &mut key);
+        let item = Item { ended: Lsn(1 + row), before: Some(&[0, 1, 2]) };
+        assert_eq!(writer.push(&key, item).expect("memory"), Pushed::Done);
+        let segment = writer.finish().expect("memory").expect("one entry");
+        Arc::new(Run::new(spill.number(), Squeezed::default(), vec![Arc::new(segment)]))
+    }
+
+    /// The bug: no snapshot ended while a merge was to free room, though it could not go on.
+    #[test]
+    fn a_merge_without_room_frees_none_until_a_snapshot_ends() {
+        let device = build(Preset::Ram, World::current(), Store::new(4 << 20, Keep::Plain));
+        let to = SpillTo::Device(device);
+        let spill = Spill::new(to, 4 << 20, 1 << 20, Mutations::NONE).expect("a limit");
+        let runs: Vec<Arc<Run>> = (0..FAN as u64).map(|row| run_of_one(&spill, row)).collect();
+        spill.hold(|held| held.runs = Arc::new(runs.clone()));
+        assert!(spill.may_free_room());
+        let mut others = Vec::new();
+        while let Some(extent) = spill.room.take(Purpose::Merge).expect("memory") {
+            others.push(extent);
+        }
+        let horizon = Horizon { as_of: Lsn(100), open: vec![Lsn(1)] };
+        let step = |spill: &Spill| {
+            let is_squeezed = Squeezed::new(AtomicBool::new(true));
+            let output = Run::new(spill.number(), Arc::clone(&is_squeezed), Vec::new());
+            let mut merge = Merge::new(&runs, output).expect("memory");
+            let merged = spill.step(&mut merge, &horizon, &|| false);
+            spill.note_merged(&merged, &is_squeezed);
+            merged.expect("memory")
+        };
+        assert_eq!(step(&spill), Step::NoRoom);
+        assert!(!spill.may_free_room());
+        spill.note_ending(Lsn(1));
+        assert!(spill.may_free_room());
+        assert_eq!(step(&spill), Step::NoRoom);
+        drop(others);
+        assert_eq!(step(&spill), Step::Done);
+        assert_eq!(spill.run_count(), 1);
     }
 }

@@ -22,7 +22,7 @@
 //!   versions take all of their memory, since the tasks here were not fast enough; or they take
 //!   more than half of it, the file has no room for what is to be spilled, and merges can free none
 //!   of it: all runs were written with the snapshots of now in view, but for what is less than one
-//!   part in 16 of the file (`squeezable`).
+//!   part in 16 of the file (`squeezable`); or the last merge found no room for its output.
 //! - T4: a run goes whole once the oldest snapshot is behind the ends of all of its changes. Before
 //!   something goes that a snapshot may need, it is marked as ended.
 //! - T5: if the file fails, snapshots end with an error that says so: one whose read failed, and
@@ -30,6 +30,8 @@
 //! - T6: a row that is put behind all others may leave nothing but a mark (marks.M2). So a reader
 //!   asks for the bound of a row again after it has read runs: they may have what became of a row
 //!   that was not there when it looked at the leaf.
+//! - T7: `last_end` is the end of a change at least as late as all that is held here. So a snapshot
+//!   that was opened later needs nothing from here, and does not look.
 
 mod block;
 mod cache;
@@ -93,15 +95,17 @@ struct Held {
     frozen: Option<Arc<Frozen>>,
     /// Bytes of it.
     frozen_bytes: u64,
-    /// Where the last of its changes ended.
+    /// Where the last of its changes ended; zero until all of it is there.
     frozen_end: Lsn,
+    /// None of its changes ends later.
+    frozen_to: Lsn,
     runs: Arc<Vec<Arc<Run>>>,
 }
 
 impl Held {
     /// Forgets what is frozen; bytes of it.
     fn thaw(&mut self) -> u64 {
-        (self.frozen, self.frozen_end) = (None, Lsn::ZERO);
+        (self.frozen, self.frozen_end, self.frozen_to) = (None, Lsn::ZERO, Lsn::ZERO);
         std::mem::take(&mut self.frozen_bytes)
     }
 }
@@ -112,7 +116,7 @@ pub(crate) struct Spill {
     held: LeafMutex<Held>,
     /// Whether anything is held.
     is_used: AtomicBool,
-    /// Where the last of its changes ended.
+    /// None of its changes ends later: set before a row leaves its part (T7).
     last_end: AtomicU64,
     cache: Cache,
     bytes_max: u64,
@@ -125,6 +129,9 @@ pub(crate) struct Spill {
     next_part: AtomicUsize,
     /// What is frozen has no room in the file.
     is_pressed: AtomicBool,
+    /// The last merge found no room to go on, and nothing was given up since.
+    is_stuck: AtomicBool,
+    is_released: AtomicBool,
     /// Of the run that is being written by a merge.
     merging: LeafMutex<Option<Squeezed>>,
     /// Why the last write failed, if it did.
@@ -158,6 +165,8 @@ impl Spill {
             next_run: AtomicU64::new(1),
             next_part: AtomicUsize::new(0),
             is_pressed: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
+            is_released: AtomicBool::new(false),
             merging: LeafMutex::new(None),
             failure: LeafMutex::new(None),
             wanted: Signal::new(),
@@ -174,6 +183,11 @@ impl Spill {
     /// Bytes of the file that are in use.
     pub(super) fn file_bytes(&self) -> u64 {
         self.room.used()
+    }
+
+    /// Reads and writes of the file that have failed.
+    pub(super) fn failures(&self) -> u64 {
+        self.room.failures()
     }
 
     pub(super) fn run_count(&self) -> u64 {
@@ -202,8 +216,8 @@ impl Spill {
 
     /// A snapshot at `at` was closed: has the tasks drop what only that one has needed.
     pub(super) fn closed(&self, at: Lsn) {
-        self.note_ending(at);
-        if at.0 <= self.last_end.load(Ordering::Relaxed) {
+        if self.may_have(at) {
+            self.note_ending(at);
             self.want();
         }
     }
@@ -217,6 +231,7 @@ impl Spill {
         for run in self.held().runs.iter().filter(|run| run.sums().last_end >= at) {
             run.is_squeezed.store(false, Ordering::SeqCst);
         }
+        self.is_stuck.store(false, Ordering::SeqCst);
         if let Some(merging) = &*self.merging.lock() {
             merging.store(false, Ordering::SeqCst);
         }
@@ -225,9 +240,15 @@ impl Spill {
         }
     }
 
-    /// Whether anything may be found here: asked after a look into the parts (T1).
+    /// Whether a snapshot at `at` may find anything here: asked after a look into the parts (T1).
     #[inline]
-    pub(super) fn is_used(&self) -> bool {
+    pub(super) fn may_have(&self, at: Lsn) -> bool {
+        self.is_used() && at.0 <= self.last_end.load(Ordering::Acquire)
+    }
+
+    /// Whether anything is held here.
+    #[inline]
+    fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Acquire)
     }
 
@@ -244,8 +265,8 @@ impl Spill {
         self.run_bytes.store(sums.memory as u64, Ordering::Relaxed);
         let is_used = held.frozen.is_some() || !held.runs.is_empty();
         self.is_used.store(is_used, Ordering::Release);
-        let last_end = sums.last_end.max(held.frozen_end);
-        self.last_end.store(last_end.0, Ordering::Relaxed);
+        let last_end = sums.last_end.max(held.frozen_to);
+        self.last_end.store(last_end.0, Ordering::Release);
         drop(held);
         drop(before);
         changed
@@ -262,6 +283,7 @@ impl Spill {
             if held.runs.iter().any(|run| !is_needed(run.sums().last_end)) {
                 let left = held.runs.iter().filter(|run| is_needed(run.sums().last_end));
                 held.runs = Arc::new(left.cloned().collect());
+                self.is_stuck.store(false, Ordering::SeqCst);
             }
             // Until all of it is here, its end is not known.
             let is_seen = held.frozen_end > Lsn::ZERO && !is_needed(held.frozen_end);
@@ -275,6 +297,7 @@ impl Spill {
             return 0;
         }
         let bytes = self.hold(|held| std::mem::take(held).frozen_bytes);
+        *self.failure.lock() = None;
         self.cache.clear();
         self.wake();
         bytes
@@ -352,8 +375,14 @@ impl Spill {
         }
     }
 
+    /// Whether the database is closed: reads that are under way may fail for that.
+    pub(super) fn is_released(&self) -> bool {
+        self.is_released.load(Ordering::SeqCst)
+    }
+
     /// The file is needed no more.
     pub(super) fn release(&self) {
+        self.is_released.store(true, Ordering::SeqCst);
         self.room.release();
     }
 }
@@ -361,4 +390,34 @@ impl Spill {
 /// Sums over runs.
 fn sums_of(runs: &[Arc<Run>]) -> Sums {
     runs.iter().fold(Sums::default(), |sums, run| sums.and(run.sums()))
+}
+
+#[cfg(test)]
+mod tests {
+    use terrace_device::model::{Preset, build};
+    use terrace_device::{Keep, Store};
+    use terrace_rt::World;
+
+    use super::*;
+
+    /// The bug: every snapshot looked here once anything was spilled for an older one.
+    #[test]
+    fn a_snapshot_that_is_younger_than_all_that_is_spilled_does_not_look() {
+        let device = build(Preset::Ram, World::current(), Store::new(4 << 20, Keep::Plain));
+        let to = SpillTo::Device(device);
+        let spill = Spill::new(to, 4 << 20, 1 << 20, Mutations::NONE).expect("a limit");
+        assert!(!spill.may_have(Lsn(1)));
+        spill.hold(|held| {
+            held.frozen = Some(Arc::new(Frozen::new(1)));
+            held.frozen_to = Lsn(10);
+        });
+        assert!(spill.may_have(Lsn(1)) && spill.may_have(Lsn(10)) && !spill.may_have(Lsn(11)));
+        // Until all of it is there, its end is not known.
+        assert_eq!(spill.drop_seen(Lsn(20)), 0);
+        assert!(spill.may_have(Lsn(10)));
+        spill.hold(|held| (held.frozen_end, held.frozen_to) = (Lsn(5), Lsn(5)));
+        assert!(spill.may_have(Lsn(5)) && !spill.may_have(Lsn(6)));
+        spill.drop_seen(Lsn(6));
+        assert!(!spill.may_have(Lsn(1)));
+    }
 }

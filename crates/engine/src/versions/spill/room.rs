@@ -39,6 +39,9 @@ pub(super) const MERGED_MAX: usize = 8;
 /// A block has one in this of what is on disk, if it is not too small or too large then.
 const BLOCK_ONE_IN: u64 = 64 << 10;
 
+/// How long what has failed is left alone, at most.
+pub(super) const REST_MAX: Nanos = Nanos::from_secs(5);
+
 /// Where old versions go.
 #[derive(Clone)]
 pub(crate) enum SpillTo {
@@ -66,8 +69,10 @@ struct Books {
     fresh: u32,
     free: Vec<u32>,
     given_back: Vec<u32>,
-    /// Extents that are taken, or being punched.
+    /// Extents that are taken.
     taken: usize,
+    /// Extents that are being punched: they are free in a moment.
+    punching: usize,
 }
 
 /// The room for runs. See the module.
@@ -77,6 +82,7 @@ pub(super) struct Room {
     count: usize,
     books: LeafMutex<Books>,
     next_segment: AtomicU64,
+    failures: AtomicU64,
 }
 
 /// An extent of the file that is in use.
@@ -110,7 +116,8 @@ impl Room {
         let extent_bytes = extent_bytes.clamp(BLOCK_MIN as u64, EXTENT_MAX);
         let count = (limit / extent_bytes).min(u64::from(u32::MAX)) as usize;
         let books = LeafMutex::default();
-        Room { to, extent_bytes, count, books, next_segment: AtomicU64::new(1) }
+        let (next_segment, failures) = (AtomicU64::new(1), AtomicU64::new(0));
+        Room { to, extent_bytes, count, books, next_segment, failures }
     }
 
     pub(super) fn extent_bytes(&self) -> u64 {
@@ -135,7 +142,7 @@ impl Room {
     /// Bytes of the file that are taken, or not punched yet.
     pub(super) fn used(&self) -> u64 {
         let books = self.books.lock();
-        (books.taken + books.given_back.len()) as u64 * self.extent_bytes
+        (books.taken + books.punching + books.given_back.len()) as u64 * self.extent_bytes
     }
 
     /// Whether what is spilled next may have `bytes` bytes.
@@ -187,10 +194,15 @@ impl Room {
             return Ok(None);
         }
         let used_before = books.given_back.pop().or_else(|| books.free.pop());
-        let number = used_before.unwrap_or_else(|| {
-            books.fresh += 1;
-            books.fresh - 1
-        });
+        let number = match used_before {
+            Some(number) => number,
+            None if (books.fresh as usize) < self.count => {
+                books.fresh += 1;
+                books.fresh - 1
+            }
+            // The last ones are being punched.
+            None => return Ok(None),
+        };
         books.taken += 1;
         drop(books);
         Ok(Some(Arc::new(Extent { room: Arc::clone(self), number })))
@@ -206,13 +218,13 @@ impl Room {
                     return;
                 }
                 let Some(number) = books.given_back.pop() else { return };
-                books.taken += 1;
+                books.punching += 1;
                 (device, number)
             };
             // Room that the file keeps is free for other runs all the same.
             let _kept = device.punch(u64::from(number) * self.extent_bytes, self.extent_bytes);
             let mut books = self.books.lock();
-            books.taken -= 1;
+            books.punching -= 1;
             books.free.push(number);
         }
     }
@@ -223,7 +235,7 @@ impl Room {
     pub(super) fn read(&self, at: u64, len: usize) -> io::Result<Aligned> {
         let device = self.device()?;
         let mut bytes = Aligned::zeroed(len);
-        read(&*device, at, &mut bytes)?;
+        read(&*device, at, &mut bytes).inspect_err(|_| self.note_failure())?;
         Ok(bytes)
     }
 
@@ -231,7 +243,17 @@ impl Room {
     ///
     /// What the device says.
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        write(&*self.device()?, at, bytes)
+        write(&*self.device()?, at, bytes).inspect_err(|_| self.note_failure())
+    }
+
+    /// A read or a write has failed, or what was read is not what was written.
+    pub(super) fn note_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many have failed.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// The owner needs the device no more.

@@ -42,7 +42,6 @@ pub(super) struct Sums {
     pub(super) entry_bytes: u64,
     /// The last of its changes ended here.
     pub(super) last_end: Lsn,
-    pub(super) is_bad: bool,
 }
 
 impl Sums {
@@ -54,7 +53,6 @@ impl Sums {
             entries: self.entries + other.entries,
             entry_bytes: self.entry_bytes + other.entry_bytes,
             last_end: self.last_end.max(other.last_end),
-            is_bad: self.is_bad | other.is_bad,
         }
     }
 
@@ -66,7 +64,6 @@ impl Sums {
             entries: segment.entries(),
             entry_bytes: segment.entry_bytes(),
             last_end: segment.last_end(),
-            is_bad: false,
         }
     }
 }
@@ -100,8 +97,12 @@ impl Run {
     }
 
     pub(super) fn sums(&self) -> Sums {
-        let is_bad = self.segments.iter().any(|segment| segment.is_bad());
-        Sums { is_bad, ..self.sums }
+        self.sums
+    }
+
+    /// Whether no merge reads it now (segment.N3).
+    pub(super) fn is_bad(&self) -> bool {
+        self.segments.iter().any(|segment| segment.is_bad())
     }
 
     /// The segments from the first one on that may have keys from `key` on.

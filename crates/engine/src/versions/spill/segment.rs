@@ -10,19 +10,22 @@
 //!   the segments that were read: these are replaced by ones that begin at the next place. Blocks
 //!   in front of that are read no more, and their extents are given back once no reader has the
 //!   segment as it was.
+//! - N3: a segment whose bytes are not what was written is merged no more. One that the device did
+//!   not return is left alone for `REST_MAX`, so that other runs are merged, and then tried again.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::Lsn;
+use terrace_rt::{Nanos, now};
 
 use super::block::{Block, Cursor, Item};
 use super::cache::Cache;
 use super::chunk::{Chunk, Spilled, Wanted};
 use super::fences::Fences;
 use super::filter::Filter;
-use super::room::{Extent, Room};
+use super::room::{Extent, REST_MAX, Room};
 use crate::versions::part::Row;
 
 /// Where an entry is in its run: its whole key, and where its change ended.
@@ -42,8 +45,8 @@ pub(super) struct Body {
     pub(super) entries: u64,
     /// Bytes of its entries.
     pub(super) entry_bytes: u64,
-    /// Reading it has failed: it is not merged.
-    pub(super) is_bad: AtomicBool,
+    /// It is not merged before this time, in nanoseconds (N3).
+    pub(super) rests_until: AtomicU64,
 }
 
 /// A segment, or what a merge has left of it.
@@ -93,7 +96,8 @@ impl Segment {
     }
 
     pub(super) fn is_bad(&self) -> bool {
-        self.body.is_bad.load(Ordering::Relaxed)
+        let until = self.body.rests_until.load(Ordering::Relaxed);
+        until > 0 && now() < Nanos(until)
     }
 
     pub(super) fn first_key(&self) -> &[u8] {
@@ -159,15 +163,22 @@ impl Segment {
         let extent = &self.extents[(at / extent_bytes) as usize - self.extents_gone];
         let bytes = self.body.room.read(extent.at() + at % extent_bytes, size as usize)?;
         Block::verified(bytes, self.body.number, block as u64)
+            .inspect_err(|_| self.body.room.note_failure())
     }
 
-    /// As `read`, for a merge, which does not try again what has failed.
+    /// As `read`, for a merge (N3).
     ///
     /// # Errors
     ///
     /// As `read`.
     pub(super) fn read_to_merge(&self, block: usize) -> io::Result<Block> {
-        self.read(block).inspect_err(|_| self.body.is_bad.store(true, Ordering::Relaxed))
+        self.read(block).inspect_err(|error| {
+            let until = match error.kind() {
+                io::ErrorKind::InvalidData => Nanos(u64::MAX),
+                _ => now().saturating_add(REST_MAX),
+            };
+            self.body.rests_until.store(until.0, Ordering::Relaxed);
+        })
     }
 
     fn cached(&self, block: usize, cache: &Cache) -> io::Result<Arc<Block>> {

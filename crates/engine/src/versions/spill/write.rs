@@ -9,7 +9,7 @@ use terrace_pool::Mutation;
 use terrace_rt::{Nanos, dead, now, yield_now};
 
 use super::block::Item;
-use super::room::Purpose;
+use super::room::{Purpose, REST_MAX};
 use super::run::{Run, Squeezed, Sums};
 use super::segment::Segment;
 use super::writer::{Pushed, SegmentWriter};
@@ -18,7 +18,6 @@ use crate::versions::Versions;
 
 /// How long the tasks rest after the file has failed, at first; then twice as long each time.
 pub(super) const REST: Nanos = Nanos::from_millis(50);
-pub(super) const REST_MAX: Nanos = Nanos::from_secs(5);
 /// Batches of a round: each takes rows out of a part that none before it has looked at.
 const BATCHES_MAX: u32 = 1 << 16;
 
@@ -27,7 +26,7 @@ enum Written {
     Run(Run),
     /// The file has no room for it.
     NoRoom,
-    /// No snapshot needs it any more.
+    /// No snapshot needs it any more, or the task is over.
     NotNeeded,
 }
 
@@ -100,7 +99,7 @@ impl Spill {
     }
 
     /// Writes what is frozen to a run.
-    fn write(&self, frozen: &Arc<Frozen>) -> io::Result<Written> {
+    fn write(&self, frozen: &Arc<Frozen>, is_over: &dyn Fn() -> bool) -> io::Result<Written> {
         let size = frozen.size();
         if !self.room.fits(size.1) {
             return Ok(Written::NoRoom);
@@ -108,9 +107,10 @@ impl Spill {
         let mut writer = Writer { spill: self, left: size, segments: Vec::new(), open: None };
         let mut count = 0_u64;
         let done = frozen.each(|key, old| {
-            const BETWEEN_LOOKS: u64 = 512;
+            const BETWEEN_LOOKS: u64 = 32;
+            let is_look_due = count.is_multiple_of(BETWEEN_LOOKS);
             count += 1;
-            if count.is_multiple_of(BETWEEN_LOOKS) && (!self.is_current(frozen) || dead()) {
+            if is_look_due && (!self.is_current(frozen) || dead() || is_over()) {
                 return Err(Stop::NotNeeded);
             }
             writer.push(key, Item { ended: old.ended, before: old.before })
@@ -188,12 +188,15 @@ impl Versions {
             if is_over() || dead() {
                 return round;
             }
-            let frozen = spill.held().frozen.or_else(|| self.freeze(spill, &mut parts_left));
+            let frozen =
+                spill.held().frozen.or_else(|| self.freeze(spill, &mut parts_left, is_over));
             let Some(frozen) = frozen else {
                 spill.set_pressed(false);
+                // What is in memory has room there.
+                *spill.failure.lock() = None;
                 break;
             };
-            match spill.write(&frozen) {
+            match spill.write(&frozen, is_over) {
                 Ok(Written::Run(run)) => {
                     *spill.failure.lock() = None;
                     spill.set_pressed(false);
@@ -260,7 +263,12 @@ impl Versions {
 
     /// Takes a batch of rows out of the parts that are left of this round, if versions take more
     /// memory than they are to. They are found in what is frozen from then on.
-    fn freeze(&self, spill: &Spill, parts_left: &mut usize) -> Option<Arc<Frozen>> {
+    fn freeze(
+        &self,
+        spill: &Spill,
+        parts_left: &mut usize,
+        is_over: &dyn Fn() -> bool,
+    ) -> Option<Arc<Frozen>> {
         let is_first = *parts_left == self.parts.len();
         let most = match is_first {
             true => spill.spill_at(),
@@ -271,7 +279,7 @@ impl Versions {
             return None;
         }
         if is_first {
-            self.collect_in_turns();
+            self.collect_in_turns(is_over);
             if self.own_bytes() <= most {
                 self.await_more(spill);
                 return None;
@@ -280,11 +288,15 @@ impl Versions {
         let to = self.backlog.sorted_to();
         let frozen = Arc::new(Frozen::new(self.parts.len()));
         if !self.mutations.has(Mutation::ShowFrozenLate) {
-            spill.hold(|held| held.frozen = Some(Arc::clone(&frozen)));
+            spill.hold(|held| {
+                held.frozen = Some(Arc::clone(&frozen));
+                // spill.T7.
+                held.frozen_to = to;
+            });
         }
         let mut bytes = 0;
         let bytes_max = spill.room.spill_bytes() / FROZEN_ONE_IN;
-        while *parts_left > 0 && bytes < bytes_max {
+        while *parts_left > 0 && bytes < bytes_max && !is_over() {
             *parts_left -= 1;
             let number = spill.next_part.fetch_add(1, Ordering::Relaxed) % self.parts.len();
             bytes += self.take_ended(number, to, |taken| frozen.put(number, taken));
@@ -293,7 +305,7 @@ impl Versions {
         let end = frozen.last_end();
         spill.hold(|held| {
             held.frozen = Some(Arc::clone(&frozen));
-            (held.frozen_bytes, held.frozen_end) = (bytes, end);
+            (held.frozen_bytes, held.frozen_end, held.frozen_to) = (bytes, end, end);
         });
         if end == Lsn::ZERO {
             self.release_frozen(spill.install(&frozen, None));

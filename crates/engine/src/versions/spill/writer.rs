@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 
 use terrace_page::Lsn;
 
@@ -93,6 +93,8 @@ impl SegmentWriter {
     /// What the device says.
     pub(super) fn push(&mut self, key: &[u8], item: Item<'_>) -> io::Result<Pushed> {
         let Item { ended, before } = item;
+        let is_next = self.entries == 0 || (&self.last.0[..], self.last.1) < (key, ended);
+        assert!(is_next, "segment.N1: the places of entries ascend");
         let has_room = !self.block.is_empty() && self.block.push(key, ended, before);
         if !has_room {
             if !self.block.is_empty() {
@@ -185,7 +187,7 @@ impl SegmentWriter {
             last_end: self.last_end,
             entries: self.entries,
             entry_bytes: self.entry_bytes,
-            is_bad: AtomicBool::new(false),
+            rests_until: AtomicU64::new(0),
         };
         Ok(Some(Segment::new(body, self.extents)))
     }
