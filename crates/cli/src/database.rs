@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use terrace::dump::{Loss, Saved};
-use terrace::{BadCopy, Builder, ColdStart, Database};
+use terrace::{BadCopy, Builder, ColdStart, Column, Database, TableInfo};
 
 const PAGE_BYTES: u64 = 8192;
 /// The least file of a flash tier.
@@ -136,6 +136,7 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
     let failed = |error| Failure::failed(options.at.path.display(), error);
     // What was open when it crashed is rolled back by now.
     let tables = database.table_bytes().map_err(failed)?;
+    let described = database.tables().map_err(failed)?;
     let (id, was_closed) = (format!("{:032x}", database.id()), database.was_closed());
     let stats = database.stats();
     let flash = flash_tier(&options.at, blank, &database);
@@ -158,6 +159,7 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
         sizes.row([format!("  {}", name.escape_debug()), thousands(*bytes as f64)]);
     }
     text.push_str(&sizes.text());
+    described.iter().for_each(|table| text.push_str(&types_of(table)));
     text.push_str(&flash);
     sinks.show(&text);
     sinks.write(&json!({
@@ -168,6 +170,7 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
         "closed": was_closed,
         "tables": tables.keys().collect::<Vec<_>>(),
         "table_bytes": tables,
+        "schemas": described.iter().map(schema_of).collect::<Vec<_>>(),
         "home_used_bytes": stats.home_used_bytes,
         "log_used_bytes": stats.log.used_bytes,
         "log_capacity_bytes": stats.log.capacity_bytes,
@@ -178,6 +181,37 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
             "slots_dirty": stats.pool.slots_dirty,
         })),
     }))
+}
+
+/// One line: the types of a table, and its columns.
+fn types_of(table: &TableInfo) -> String {
+    let [name, key, value] =
+        [&table.name, &table.key_type, &table.value_type].map(|text| text.escape_debug());
+    match &table.schema {
+        Some(schema) => format!("  {name}: <{key}, {value}> {schema}\n"),
+        None => format!("  {name}: <{key}, {value}>\n"),
+    }
+}
+
+/// The same for programs: `columns` is null if the table has no schema.
+fn schema_of(table: &TableInfo) -> serde_json::Value {
+    let columns = table.schema.as_ref().map(|schema| {
+        let column = |(at, column): (usize, &Column)| {
+            json!({
+                "name": column.name,
+                "type": column.type_name,
+                "nullable": column.is_nullable,
+                "key": at < schema.key_columns(),
+            })
+        };
+        schema.columns().iter().enumerate().map(column).collect::<Vec<_>>()
+    });
+    json!({
+        "table": table.name,
+        "key_type": table.key_type,
+        "value_type": table.value_type,
+        "columns": columns,
+    })
 }
 
 /// One line: whether the flash tier was found again, and why not; and one that warns.

@@ -39,7 +39,8 @@
 //!
 //! **Tables.** A database has named tables, each a map that is sorted by its keys. A [`TableDef`]
 //! is the name of a table and the types of its keys ([`Key`]) and values ([`Value`]). Opening a
-//! table in a write transaction creates it if it does not exist.
+//! table in a write transaction creates it if it does not exist. A [`RawTable`] is a table opened
+//! by its name alone, with bytes as keys and values; a [`Schema`] says which columns a table has.
 //!
 //! Keys and values are numbers, text, bytes, and options, tuples and arrays of them. The features
 //! `uuid`, `time` and `chrono` add the types of these crates, `serde` adds `Postcard`, for values
@@ -127,6 +128,7 @@ mod lock;
 
 mod btree;
 mod catalog;
+mod schema;
 mod trees;
 
 #[doc(hidden)]
@@ -147,8 +149,8 @@ mod error;
 pub use api::{
     BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Compacted, Database,
     Devices, DirectIo, Drain, Durability, Entry, Loader, LogStats, Misses, Owned, PrefixOf, Range,
-    ReadTable, ReadTransaction, Rows, Savepoint, Stats, Table, TableDef, TornPages, Transaction,
-    TransactionStats, ValueReader, ValueWriter, WriteTransaction,
+    RawTable, ReadTable, ReadTransaction, Rows, Savepoint, Stats, Table, TableDef, TornPages,
+    Transaction, TransactionStats, ValueReader, ValueWriter, WriteTransaction,
 };
 pub use copies::{BadCopy, CopyFlaw};
 pub use error::{
@@ -158,6 +160,7 @@ pub use error::{
 pub use foreign::Postcard;
 pub use key::{Key, KeyField, KeyPart};
 pub use lock::TreeId;
+pub use schema::{Column, Schema, TableInfo, TableSpec};
 /// The format of databases that this version makes, reads and writes.
 pub use superblock::FORMAT_VERSION;
 #[cfg(feature = "derive")]

@@ -20,8 +20,15 @@ use crate::share::Share;
 pub(crate) struct Types {
     /// Tells them from others.
     pub(crate) id: TypeId,
+    /// What the catalog calls them; `None` for those of a table that is opened whatever they are.
+    pub(crate) called: Option<fn() -> String>,
+}
+
+impl Types {
     /// What the catalog calls them.
-    pub(crate) names: fn() -> String,
+    pub(crate) fn names(self) -> Option<String> {
+        self.called.map(|called| called())
+    }
 }
 
 /// A table that was opened.

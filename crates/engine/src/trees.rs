@@ -49,6 +49,7 @@ use terrace_rt::LeafMutex;
 
 use crate::btree::{Batch, Direction, Scan, Tree};
 use crate::catalog::{self, Entry, Key, garbage_key, table_key};
+use crate::schema::{Asked, Schema, TableInfo};
 use crate::space::{EXTENT_PAGES, Space};
 use crate::superblock::Creation;
 use crate::writer::{Reader, Step, Undo};
@@ -67,6 +68,18 @@ const BATCH: usize = 64;
 struct OpenTable {
     tree: Tree,
     types: Arc<str>,
+    schema: Option<Arc<Schema>>,
+}
+
+impl OpenTable {
+    fn entry(&self) -> Entry {
+        let garbage = Entry::garbage(self.tree.id(), self.tree.header());
+        Entry { types: Arc::clone(&self.types), schema: self.schema.clone(), ..garbage }
+    }
+
+    fn info(&self, name: &str) -> TableInfo {
+        TableInfo::new(name, &self.types, self.schema.as_deref())
+    }
 }
 
 /// The trees of a database.
@@ -110,13 +123,20 @@ fn corrupt(what: &'static str) -> Error {
 
 /// # Errors
 ///
-/// `TableTypes` if a table that has the types `stored` is opened with others.
-fn check_types(tree: &Tree, stored: &str, asked: &str) -> Result<(), Error> {
-    if stored == asked {
-        return Ok(());
+/// `TableTypes` or `TableSchema` if a table has others than it is opened with.
+fn check_asked(table: &OpenTable, asked: Asked<'_>) -> Result<(), Error> {
+    let id = table.tree.id();
+    if let Some(types) = asked.types.filter(|types| **types != *table.types) {
+        let (stored, asked) = (TypeNames::decode(&table.types), TypeNames::decode(types));
+        return Err(Error::TableTypes { table: id.into(), stored, asked });
     }
-    let (stored, asked) = (TypeNames::decode(stored), TypeNames::decode(asked));
-    Err(Error::TableTypes { table: tree.id().into(), stored, asked })
+    match asked.schema {
+        Some(schema) if table.schema.as_deref() != Some(schema) => {
+            let stored = Box::new(table.schema.as_deref().cloned());
+            Err(Error::TableSchema { table: id.into(), stored, asked: Box::new(schema.clone()) })
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Trees {
@@ -192,7 +212,7 @@ impl Trees {
     fn open_table(&self, entry: &Entry) -> OpenTable {
         let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
         let tree = Tree::open(entry.tree, entry.header, pool, space);
-        OpenTable { tree, types: Arc::clone(&entry.types) }
+        OpenTable { tree, types: Arc::clone(&entry.types), schema: entry.schema.clone() }
     }
 
     /// Gives `name` to a table, or to none.
@@ -255,12 +275,12 @@ impl Trees {
         self.version.load(Ordering::Acquire)
     }
 
-    fn live(&self, name: &str, types: &str) -> Result<Option<Tree>, Error> {
+    fn live(&self, name: &str, asked: Asked<'_>) -> Result<Option<Tree>, Error> {
         let names = self.names.lock();
         match names.get(name) {
             None => Ok(None),
             Some(table) => {
-                check_types(&table.tree, &table.types, types)?;
+                check_asked(table, asked)?;
                 Ok(Some(table.tree.clone()))
             }
         }

@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 
 use crate::opened::Types;
+use crate::schema::type_names_of;
 use crate::{Key, Value};
 
 /// The name and the types of a table.
@@ -55,10 +56,18 @@ impl<K: Key, V: Value> Copy for TableDef<'_, K, V> {}
 
 /// The names of the types of a table, as the catalog keeps them.
 pub(crate) fn type_names<K: Key, V: Value>() -> String {
-    format!("{}\0{}", K::type_name(), V::type_name())
+    type_names_of(&K::type_name(), &V::type_name())
 }
 
 /// The types of a table.
 pub(crate) fn types<K: Key, V: Value>() -> Types {
-    Types { id: TypeId::of::<(K, V)>(), names: type_names::<K, V> }
+    Types { id: TypeId::of::<(K, V)>(), called: Some(type_names::<K, V>) }
+}
+
+/// Those of a table that is opened raw.
+enum Raw {}
+
+/// Any types.
+pub(crate) fn raw_types() -> Types {
+    Types { id: TypeId::of::<Raw>(), called: None }
 }

@@ -14,6 +14,7 @@ use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::opened::Types;
 use crate::reclaim::{SpaceWait, Work};
+use crate::schema::{Asked, Schema, TableInfo};
 use crate::share::Share;
 use crate::space::TREES_MAX;
 use crate::superblock::Creation;
@@ -57,17 +58,19 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// `NoSuchTable`, `TableTypes`, `Conflict`.
+    /// `NoSuchTable`, `TableTypes`, `TableSchema`, `Conflict`.
     pub(crate) fn open(
         &self,
         context: &mut Context,
         name: &str,
-        types: Types,
+        (types, schema): (Types, Option<&Schema>),
     ) -> Result<Arc<Share<Tree>>, Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
         let version = self.version();
         let missing = || Error::NoSuchTable { name: name.into() };
-        let tree = Share::new(Arc::new(self.live(name, &(types.names)())?.ok_or_else(missing)?));
+        let names = types.names();
+        let asked = Asked { types: names.as_deref(), schema };
+        let tree = Share::new(Arc::new(self.live(name, asked)?.ok_or_else(missing)?));
         context.remember(version, name, types, &tree);
         Ok(tree)
     }
@@ -81,9 +84,11 @@ impl Trees {
         &self,
         context: &mut Context,
         name: &str,
-        types: Types,
+        (types, schema): (Types, Option<&Schema>),
     ) -> Result<Arc<Share<Tree>>, Error> {
-        let (tree, age) = self.open_or_make(context, name, &(types.names)())?;
+        let names = types.names();
+        let asked = Asked { types: names.as_deref(), schema };
+        let (tree, age) = self.open_or_make(context, name, asked)?;
         let tree = Share::new(Arc::new(tree));
         if age == Age::Old {
             // Under the lock of its name, whatever happens to others.
@@ -97,24 +102,27 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// `TableTypes`, `Conflict`, `HomeFull`, those of the pool and the log.
+    /// `TableTypes`, `TableSchema`, `Conflict`, `HomeFull`, those of the pool and the log.
     pub(crate) fn open_or_make(
         &self,
         context: &mut Context,
         name: &str,
-        types: &str,
+        asked: Asked<'_>,
     ) -> Result<(Tree, Age), Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
-        if let Some(tree) = self.live(name, types)? {
+        if let Some(tree) = self.live(name, asked)? {
             return Ok((tree, Age::Old));
         }
         context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, || table_key(name))?;
-        if let Some(tree) = self.live(name, types)? {
+        if let Some(tree) = self.live(name, asked)? {
             return Ok((tree, Age::Old));
         }
         let tree = self.make(context)?;
-        let (id, header, types) = (tree.id(), tree.header(), Arc::from(types));
-        let entry = Entry { types: Arc::clone(&types), ..Entry::garbage(id, header) };
+        let id = tree.id();
+        let types: Arc<str> = asked.types.expect("a table is made with types").into();
+        let schema = asked.schema.cloned().map(Arc::new);
+        let made = OpenTable { tree: tree.clone(), types, schema };
+        let entry = made.entry();
         let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
         context.lock_key(CATALOG, garbage_lock(id), LockMode::Exclusive, || garbage.to_vec())?;
         context.begin_operation(key.len() + value.len())?;
@@ -128,7 +136,7 @@ impl Trees {
         if !named? {
             return Err(corrupt("a name is there that is not, or a new tree is not"));
         }
-        self.name(name, Some(OpenTable { tree: tree.clone(), types }));
+        self.name(name, Some(made));
         Ok((tree, Age::New))
     }
 
@@ -174,7 +182,7 @@ impl Trees {
         let (garbage, value) = (garbage_key(id), Entry::garbage(id, header).encode());
         context.lock_key(CATALOG, garbage_lock(id), LockMode::Exclusive, || garbage.to_vec())?;
         context.touch(name);
-        context.begin_operation(value.len())?;
+        context.begin_operation(value.len() + table.entry().encode().len())?;
         let changed = context.without_locks(|context| {
             done(self.catalog.put(context, &garbage, &value, Put::Upsert, None)?);
             self.catalog.remove(context, &table_key(name), None).map(done)
@@ -220,7 +228,7 @@ impl Trees {
         context.touch(from);
         context.touch(to);
         let mut entry = Vec::new();
-        let bytes = old.len() + new.len() + table.types.len() + value.len();
+        let bytes = old.len() + new.len() + table.entry().encode().len() + value.len();
         context.begin_operation(bytes)?;
         let is_bare = self.pool.mutations().has(Mutation::RenameWithoutGarbage);
         let moved = context.without_locks(|context| {
@@ -241,15 +249,15 @@ impl Trees {
         Ok(true)
     }
 
-    /// The names of the live tables, in order. The names are locked as a whole.
+    /// The live tables, in the order of their names. The names are locked as a whole.
     ///
     /// # Errors
     ///
     /// `Conflict`.
-    pub(crate) fn names(&self, context: &mut Context) -> Result<Vec<String>, Error> {
+    pub(crate) fn infos(&self, context: &mut Context) -> Result<Vec<TableInfo>, Error> {
         context.lock_table(CATALOG, LockMode::Shared)?;
         let names = self.names.lock();
-        Ok(names.keys().cloned().collect())
+        Ok(names.iter().map(|(name, table)| table.info(name)).collect())
     }
 
     /// Checks every tree; each is locked as a whole meanwhile.
