@@ -13,6 +13,7 @@
 //! - C3: a transaction is in `writing` from before its first record until after its last one, so
 //!   that a checkpoint which began before its last record finds it.
 
+mod counted;
 pub(crate) mod frame_room;
 mod log_room;
 mod writers;
@@ -29,6 +30,7 @@ use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, lane, now};
 use crate::api::Checkpoint;
 use crate::context::Buffers;
 use crate::copies::BadCopy;
+use crate::counts::Counts;
 use crate::engine::frame_room::FrameRoom;
 use crate::error::Places;
 use crate::journal::LogJournal;
@@ -106,6 +108,8 @@ pub(crate) struct Engine {
     writing: Apart<writers::Writers>,
     /// What snapshots need.
     pub(crate) versions: Versions,
+    /// The rows of the tables.
+    pub(crate) counts: Counts,
     /// The transaction that others wait for since it keeps the log from being cut, or zero.
     pub(crate) log_holder: AtomicU64,
     /// The stamp given last, see `btree::overflow`.
@@ -166,8 +170,10 @@ impl Engine {
             parts.version_bytes,
             parts.pool.mutations(),
         );
+        let counts = Counts::new(parts.pool.mutations());
         Engine {
             versions,
+            counts,
             log: parts.log,
             journal: parts.journal,
             trees: Trees::new(&parts.pool, &parts.home, parts.boot.home_pages),
@@ -380,6 +386,7 @@ impl Engine {
             draft.txn_table(entries);
             self.log.append_growing(&mut draft)?; // 3
         }
+        self.log_counts(&mut draft)?;
         let oldest = self.pool.oldest_dirty();
         let record_at = |lsn| if lsn == Lsn::MAX { lsn } else { self.log.record_before(lsn) };
         let (mut oldest_dirty, oldest_base) = (record_at(oldest.rec), record_at(oldest.base)); // 4

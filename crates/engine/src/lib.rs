@@ -112,6 +112,7 @@ mod value;
 
 mod context;
 mod copies;
+mod counts;
 mod engine;
 mod flash;
 mod open;

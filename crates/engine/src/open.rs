@@ -466,6 +466,7 @@ fn recover(
     undo_losers(losers)?;
     engine.pool.begin();
     engine.trees.tidy(engine, creation)?;
+    engine.counts.recovered(&analysis.counts, &engine.trees.numbers());
     analysis.thinned.iter().for_each(|&page| engine.reclaim.offer(Work::Page(page)));
     engine.finish_creation();
     engine.checkpoint(Checkpoint::Indirect)

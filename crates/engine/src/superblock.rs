@@ -73,8 +73,10 @@ const SPLICES: u64 = 4;
 /// Another: blocks, references to them, extents of them and the mark in the header of their tree
 /// (`btree/blocks.rs`).
 const BLOCKS: u64 = 8;
+/// Another: counts of rows in COMMIT and COUNTS records (`counts.rs`).
+const COUNTS: u64 = 16;
 /// Features that this version writes.
-const WRITTEN: u64 = LARGE_CELLS | HOME_FIRST | SPLICES | BLOCKS;
+const WRITTEN: u64 = LARGE_CELLS | HOME_FIRST | SPLICES | BLOCKS | COUNTS;
 /// Features of each kind that this version knows.
 const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: WRITTEN };
 /// Pages of the home before the first one that trees may use.

@@ -269,6 +269,16 @@ impl Trees {
         Some((name.clone(), TypeNames::decode(&table.types).key))
     }
 
+    /// The number of the next tree to be made.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.next.load(Ordering::SeqCst)
+    }
+
+    /// The trees that there are, but for the catalog.
+    pub(crate) fn numbers(&self) -> BTreeSet<TreeId> {
+        self.by_id.lock().keys().copied().filter(|tree| *tree != CATALOG).collect()
+    }
+
     /// Changes with `names`.
     #[inline]
     pub(crate) fn version(&self) -> u64 {

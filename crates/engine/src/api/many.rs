@@ -104,6 +104,47 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
         self.range_between(beginning_with(bytes), LockMode::Shared)
     }
 
+    /// How many entries the table has. A read transaction gets what its snapshot has; in a write
+    /// transaction, whose own changes count, it locks the table as a whole, as for reading all of
+    /// it.
+    ///
+    /// The count is kept with the commits, so that nothing is read for it, but for tables whose
+    /// count is not known: those that an older version of Terrace has written last, and those of
+    /// a database of which a checkpoint could not list all. They are read through by the first
+    /// call.
+    ///
+    /// # Errors
+    ///
+    /// As `get`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use terrace::{Error, TableDef};
+    /// # let db = terrace::doc_test::database();
+    /// const EVENTS: TableDef<u64, &str> = TableDef::new("events");
+    /// db.write(|txn| {
+    ///     let mut events = txn.open_table(EVENTS)?;
+    ///     (0..10).try_for_each(|number| events.insert(number, "tick"))?;
+    ///     events.remove(3)?;
+    ///     assert_eq!(events.len()?, 9);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// assert_eq!(db.read(|txn| txn.open_table(EVENTS)?.len())?, 9);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn len(&self) -> Result<u64, Error> {
+        let (core, tree) = (self.live()?, self.tree_id());
+        if let Some(rows) = core.run(|context| context.rows_of(tree))? {
+            return Ok(rows);
+        }
+        let (mut range, mut rows) = (self.range(..)?, 0);
+        while let Some(some) = range.next_rows()? {
+            rows += some.len() as u64;
+        }
+        core.run(|context| context.learn_rows(tree, rows)).map(|()| rows)
+    }
+
     /// Whether the table has no entry.
     ///
     /// # Errors

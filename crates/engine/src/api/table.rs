@@ -12,7 +12,8 @@ use crate::btree::{Batch, Modified, Put, Tree};
 use crate::share::Share;
 use crate::writer::Step;
 use crate::{
-    Entry, Error, Key, LockMode, Range, ReadTransaction, Transaction, Value, WriteTransaction,
+    Entry, Error, Key, LockMode, Range, ReadTransaction, Transaction, TreeId, Value,
+    WriteTransaction,
 };
 
 /// A value that was read. It owns the encoded bytes, and decodes them on demand.
@@ -171,9 +172,13 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
         self.transaction.core()
     }
 
+    pub(super) fn tree_id(&self) -> TreeId {
+        self.tree.id()
+    }
+
     /// What the table is within, if it still is one.
     #[inline]
-    fn live(&self) -> Result<&'t Core, Error> {
+    pub(super) fn live(&self) -> Result<&'t Core, Error> {
         let core = self.core();
         core.check_table(&self.tree, self.name).map(|()| core)
     }

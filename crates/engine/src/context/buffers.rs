@@ -56,6 +56,8 @@ pub(crate) struct Buffers {
     pub(super) gave_up: Vec<(TreeId, u64)>,
     /// Trees of which pages of blocks are to be freed.
     pub(super) gave_up_blocks: Vec<TreeId>,
+    /// How many rows of each table it has added, or removed.
+    pub(super) counts: Vec<(TreeId, i64)>,
     pub(super) marks: Marks,
 }
 
@@ -79,6 +81,7 @@ impl Buffers {
         self.made.clear();
         self.gave_up.clear();
         self.gave_up_blocks.clear();
+        self.counts.clear();
         self.marks.clear();
     }
 }

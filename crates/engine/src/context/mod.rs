@@ -45,8 +45,9 @@ use crate::log::{Last, Level};
 use crate::opened::Types;
 use crate::reclaim::Work;
 use crate::share::Share;
+use crate::trees::CATALOG;
 use crate::versions::{Snapshot, Writing};
-use crate::{Error, TransactionId, TreeId};
+use crate::{Error, LockMode, TransactionId, TreeId};
 
 /// The transaction may move from task to task.
 pub(crate) const NO_TASK: u64 = 0;
@@ -321,9 +322,14 @@ impl Context {
             }
             return Ok(engine.log.committed_end());
         };
-        self.buffers.draft.commit(self.txn, self.last);
-        let (draft, last) = (&mut self.buffers.draft, (&**chain, Last::Commit));
-        let lsn = engine.log.append_last(draft, &mut self.reserved, last)?;
+        let Buffers { draft, counts, .. } = &mut *self.buffers;
+        draft.commit(self.txn, self.last, counts);
+        let last = (&**chain, Last::Commit);
+        let mut append = || engine.log.append_last(draft, &mut self.reserved, last);
+        let lsn = match counts.iter().any(|(_, rows)| *rows != 0) {
+            true => engine.counts.commit(counts, append, || engine.versions.horizon()),
+            false => append(),
+        }?;
         self.written(chain);
         Ok(Lsn(lsn.0 + 1))
     }
@@ -364,6 +370,57 @@ impl Context {
             Err(failed) if !self.engine.is_closed() => failed,
             _ => error,
         }
+    }
+
+    /// The transaction has put `rows` into a table, or removed some.
+    pub(crate) fn count_rows(&mut self, tree: TreeId, rows: i64) {
+        if rows == 0 || tree == CATALOG {
+            return;
+        }
+        let counts = &mut self.buffers.counts;
+        match counts.iter_mut().rev().find(|(counted, _)| *counted == tree) {
+            Some((_, sum)) => *sum += rows,
+            None => counts.push((tree, rows)),
+        }
+    }
+
+    /// How many rows of a table it has added itself.
+    fn own_rows(&self, tree: TreeId) -> i64 {
+        let own = self.buffers.counts.iter().find(|(counted, _)| *counted == tree);
+        own.map_or(0, |(_, rows)| *rows)
+    }
+
+    /// Up to where it sees the commits of others: those of a snapshot's moment; or all, once it has
+    /// locked the table.
+    fn sees_rows_of(&mut self, tree: TreeId) -> Result<Lsn, Error> {
+        match self.snapshot_at() {
+            Some(at) => Ok(at),
+            None => self.lock_table(tree, LockMode::Shared).map(|()| Lsn::MAX),
+        }
+    }
+
+    /// The rows of a table, if its count is known. With locks, the table is locked as a whole.
+    ///
+    /// # Errors
+    ///
+    /// As `wait_for`.
+    pub(crate) fn rows_of(&mut self, tree: TreeId) -> Result<Option<u64>, Error> {
+        let at = self.sees_rows_of(tree)?;
+        let committed = self.engine.counts.rows(tree, at);
+        Ok(committed.map(|rows| (rows + self.own_rows(tree)) as u64))
+    }
+
+    /// Notes the rows of a table that it has counted after `rows_of` did not know them.
+    ///
+    /// # Errors
+    ///
+    /// `SnapshotTooOld`: what it has counted may be of any moment.
+    pub(crate) fn learn_rows(&mut self, tree: TreeId, rows: u64) -> Result<(), Error> {
+        let at = self.sees_rows_of(tree)?;
+        let opened = self.engine.counts.at_opening(tree, at, rows as i64 - self.own_rows(tree));
+        self.check_snapshot()?;
+        self.engine.counts.learn(tree, opened);
+        Ok(())
     }
 
     /// Where the transaction's last record is.

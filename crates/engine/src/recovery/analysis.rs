@@ -16,6 +16,7 @@ use terrace_pool::{FlashRecovery, Mutation, Mutations};
 
 use crate::Error;
 use crate::change::Change;
+use crate::counts::LoggedCounts;
 use crate::log::record::{Body, Record};
 use crate::log::{End, LogReader};
 use crate::recovery::OwedChanges;
@@ -34,6 +35,8 @@ pub(crate) struct Analysis {
     pub(crate) places: Vec<Lsn>,
     /// Leaves that had keys removed: the crash may have come before the reclaim task.
     pub(crate) thinned: BTreeSet<PageId>,
+    /// The rows of the tables, as far as the log tells.
+    pub(crate) counts: LoggedCounts,
     ended: BTreeSet<TxnId>,
     mutations: Mutations,
 }
@@ -171,7 +174,7 @@ impl Analysis {
     fn note(&mut self, lsn: Lsn, record: &Record<'_>, oldest_dirty: Lsn) {
         if record.txn != TxnId(0) {
             self.next_txn = self.next_txn.max(record.txn.0 + 1);
-            if matches!(record.body, Body::Commit | Body::End) {
+            if matches!(record.body, Body::Commit { .. } | Body::End) {
                 self.losers.remove(&record.txn);
                 self.ended.insert(record.txn);
             } else {
@@ -199,12 +202,11 @@ impl Analysis {
                     }
                 }
             }
-            Body::NestedEnd { .. }
-            | Body::Commit
-            | Body::End
-            | Body::BeginCheckpoint
-            | Body::Flash { .. }
-            | Body::EndCheckpoint { .. } => (),
+            Body::Commit { rows } => self.counts.commit(lsn, rows.iter()),
+            Body::BeginCheckpoint => self.counts.begin(),
+            Body::Counts { head, rows } => self.counts.counts(head, rows.iter()),
+            Body::EndCheckpoint { .. } => self.counts.end(self.mutations),
+            Body::NestedEnd { .. } | Body::End | Body::Flash { .. } => (),
         }
     }
 }

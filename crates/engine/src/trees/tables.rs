@@ -18,7 +18,7 @@ use crate::schema::{Asked, Schema, TableInfo};
 use crate::share::Share;
 use crate::space::TREES_MAX;
 use crate::superblock::Creation;
-use crate::{Error, LockMode, TreeId};
+use crate::{Error, LockMode, Part, TreeId};
 
 /// Whether a table was there before the transaction that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,10 +142,11 @@ impl Trees {
 
     /// Makes an empty tree, which is garbage until it gets a name (trees.N1).
     fn make(&self, context: &mut Context) -> Result<Tree, Error> {
-        let number = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+        let number = self.next.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |next| {
             (next < TREES_MAX).then_some(next + 1)
         });
         let id = TreeId(number.map_err(|_| Error::TooManyTables { max: TREES_MAX - 1 })?);
+        context.engine().counts.made(id);
         let put = |context: &mut Context, header| {
             let value = Entry::garbage(id, header).encode();
             self.catalog.put(context, &garbage_key(id), &value, Put::Upsert, None).map(done)
@@ -275,6 +276,16 @@ impl Trees {
                 let _paused = engine.reclaim.pause();
                 tree.check()?
             };
+            let counted = context.rows_of(tree.id())?;
+            match counted {
+                _ if tree.id() == CATALOG => {}
+                None => context.learn_rows(tree.id(), stats.keys)?,
+                Some(rows) if rows == stats.keys => {}
+                Some(_) => {
+                    let what = "its table has another number of rows than is counted";
+                    return Err(Error::corrupt(Part::Home, tree.header(), what));
+                }
+            }
             report.trees += 1;
             report.entries += stats.keys;
             report.pages_pending += stats.pending_pages;
