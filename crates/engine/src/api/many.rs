@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
+use super::table::encode_bounds;
 use crate::{
     Entry, Error, Key, KeyPart, LockMode, Range, Table, Transaction, Value, WriteTransaction,
 };
@@ -59,7 +60,7 @@ tuple_prefix!(A 0, B 1, C 2, D 3; E; F);
 tuple_prefix!(A 0, B 1, C 2, D 3, E 4;; F);
 
 /// The bounds of all keys that begin with `prefix`.
-fn beginning_with(prefix: Vec<u8>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+pub(super) fn beginning_with(prefix: Vec<u8>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let mut end = prefix.clone();
     while end.pop_if(|byte| *byte == u8::MAX).is_some() {}
     let upper = match end.last_mut() {
@@ -212,10 +213,19 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     pub fn retain<'k>(
         &mut self,
         bounds: impl RangeBounds<K::View<'k>>,
+        keep: impl FnMut(K::View<'_>, V::View<'_>) -> bool,
+    ) -> Result<u64, Error> {
+        self.retain_between(encode_bounds::<K>(&bounds), keep)
+    }
+
+    /// As `retain`, between two encoded bounds.
+    pub(super) fn retain_between(
+        &mut self,
+        bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
         mut keep: impl FnMut(K::View<'_>, V::View<'_>) -> bool,
     ) -> Result<u64, Error> {
         let mut deleted = 0;
-        for entry in self.range_in(&bounds, LockMode::Exclusive)? {
+        for entry in self.range_between(bounds, LockMode::Exclusive)? {
             let entry = entry?;
             if !keep(entry.key(), entry.value()) {
                 deleted += u64::from(self.delete(entry.key_bytes(), None)?);

@@ -146,7 +146,7 @@ impl Drop for Encoded<'_> {
 }
 
 /// The bounds of a range, encoded.
-fn encode_bounds<'k, K: Key>(
+pub(super) fn encode_bounds<'k, K: Key>(
     bounds: &impl RangeBounds<K::View<'k>>,
 ) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let encode = |bound: Bound<&K::View<'k>>| {
@@ -341,6 +341,13 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         let (key, value) = encoded.value::<V>(value);
         core.emptied.borrow_mut().put(self.tree.id(), key);
         stream::put(core, &self.tree, (key, value), put, old)
+    }
+
+    /// Puts an encoded value at an encoded key.
+    pub(super) fn put_encoded(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let core = self.live()?;
+        core.emptied.borrow_mut().put(self.tree.id(), key);
+        stream::put(core, &self.tree, (key, value), Put::Upsert, None).map(|_| ())
     }
 
     /// Inserts the entry, or replaces the value of `key` if there is one. (`replace` also returns
