@@ -7,12 +7,13 @@ use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch};
 use crate::table::{Table, thousands};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use terrace::dump::{Loss, Saved};
-use terrace::{BadCopy, Builder, ColdStart, Column, Database, TableInfo};
+use terrace::{BadCopy, Builder, ColdStart, Column, Database, TableInfo, TableStats};
 
 const PAGE_BYTES: u64 = 8192;
 /// The least file of a flash tier.
@@ -135,7 +136,7 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
     let database = open(&options.at, blank)?;
     let failed = |error| Failure::failed(options.at.path.display(), error);
     // What was open when it crashed is rolled back by now.
-    let tables = database.table_bytes().map_err(failed)?;
+    let tables = database.table_stats().map_err(failed)?;
     let described = database.tables().map_err(failed)?;
     let (id, was_closed) = (format!("{:032x}", database.id()), database.was_closed());
     let stats = database.stats();
@@ -153,15 +154,20 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
         table.text()
     );
     text.push_str(&format!("{} table{}\n", tables.len(), if tables.len() == 1 { "" } else { "s" }));
-    let mut sizes = Table::new(["  table", "bytes"]);
-    for (name, bytes) in &tables {
+    let mut sizes = Table::new(["  table", "bytes", "rows", "depth"]);
+    for (name, table) in &tables {
+        let rows = table.rows.map_or("?".into(), |rows| thousands(rows as f64));
+        let bytes = thousands(table.bytes as f64);
         // A name may have what moves the cursor of a terminal, or ends the line.
-        sizes.row([format!("  {}", name.escape_debug()), thousands(*bytes as f64)]);
+        sizes.row([format!("  {}", name.escape_debug()), bytes, rows, table.depth.to_string()]);
     }
     text.push_str(&sizes.text());
     described.iter().for_each(|table| text.push_str(&types_of(table)));
     text.push_str(&flash);
     sinks.show(&text);
+    let each = |of: fn(&TableStats) -> serde_json::Value| -> BTreeMap<&String, serde_json::Value> {
+        tables.iter().map(|(name, table)| (name, of(table))).collect()
+    };
     sinks.write(&json!({
         "command": "stat",
         "version": env!("CARGO_PKG_VERSION"),
@@ -169,7 +175,9 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
         "id": id,
         "closed": was_closed,
         "tables": tables.keys().collect::<Vec<_>>(),
-        "table_bytes": tables,
+        "table_bytes": each(|table| json!(table.bytes)),
+        "table_rows": each(|table| json!(table.rows)),
+        "table_depth": each(|table| json!(table.depth)),
         "schemas": described.iter().map(schema_of).collect::<Vec<_>>(),
         "home_used_bytes": stats.home_used_bytes,
         "log_used_bytes": stats.log.used_bytes,

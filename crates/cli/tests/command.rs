@@ -444,18 +444,28 @@ fn stat_shows_types_and_columns_of_tables() {
     let schema = terrace::Schema::new(vec![column("id", false), column("age", true)], 1);
     let table = TableDef::<u64, Option<u8>>::new("people");
     let made = db.write(|txn| {
-        txn.open_table_with(table, schema.as_ref().expect("sound"))?;
+        let mut people = txn.open_table_with(table, schema.as_ref().expect("sound"))?;
+        people.insert(1, None)?;
+        people.insert(2, Some(36))?;
         txn.open_table(TableDef::<&str, u64>::new("plain")).map(drop)
     });
     made.expect("room");
     db.close().expect("a good disk");
     let output = terrace(folder.path(), &["stat", "db"]);
     let said = String::from_utf8(output.stdout).expect("text");
+    // The checkpoint of the closing has listed them.
+    let people = said.lines().find(|line| line.starts_with("  people ")).expect("listed");
+    let cells: Vec<&str> = people.split_whitespace().collect();
+    assert_eq!((cells.len(), &cells[2..]), (4, &["2", "1"][..]), "{said}");
     let lines = "\n  people: <u64, u8?> (id INT; age INT?)\n  plain: <str, u64>\n";
     assert!(said.contains(lines), "{said}");
     let output = terrace(folder.path(), &["stat", "db", "--json", "-"]);
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let (people, plain) = (&said["schemas"][0], &said["schemas"][1]);
+    assert_eq!(
+        (&said["table_rows"]["people"], &said["table_depth"]["plain"]),
+        (&2.into(), &1.into())
+    );
     assert_eq!((&people["table"], &people["value_type"]), (&"people".into(), &"u8?".into()));
     assert_eq!(
         (&people["columns"][0]["key"], &people["columns"][1]["key"]),

@@ -151,8 +151,8 @@ pub use api::{
     BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Compacted, Cursor,
     Database, Devices, DirectIo, Drain, Durability, Entry, Loader, LogStats, Merged, Misses,
     Multimap, MultimapDef, Owned, PrefixOf, Range, RawTable, ReadTable, ReadTransaction, Rows,
-    Savepoint, Stats, Table, TableDef, TornPages, Transaction, TransactionStats, ValueReader,
-    ValueWriter, WriteTransaction,
+    Savepoint, Stats, Table, TableDef, TableStats, TornPages, Transaction, TransactionStats,
+    ValueReader, ValueWriter, WriteTransaction,
 };
 pub use copies::{BadCopy, CopyFlaw};
 pub use error::{

@@ -43,12 +43,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_device::Device;
-use terrace_page::{Damage, PageId, PageKind, TxnId, kind};
+use terrace_page::{Damage, Lsn, PageId, PageKind, TxnId, kind};
 use terrace_pool::{BufferPool, Recovered};
 use terrace_rt::LeafMutex;
 
+use crate::api::TableStats;
 use crate::btree::{Batch, Direction, Scan, Tree};
 use crate::catalog::{self, Entry, Key, garbage_key, table_key};
+use crate::counts::Counts;
 use crate::schema::{Asked, Schema, TableInfo};
 use crate::space::{EXTENT_PAGES, Space};
 use crate::superblock::Creation;
@@ -362,6 +364,36 @@ impl Trees {
         let names = self.names.lock();
         let bytes = |table: &Tree| pages(table) * terrace_page::PAGE_SIZE as u64;
         Ok(names.iter().map(|(name, table)| (name.clone(), bytes(&table.tree))).collect())
+    }
+
+    /// What the tables that there are now take.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool, `Corrupt`.
+    pub(crate) fn table_stats(
+        &self,
+        counts: &Counts,
+    ) -> Result<BTreeMap<String, TableStats>, Error> {
+        let used = self.space.used_by_owner()?;
+        let trees: Vec<(String, Tree)> = {
+            let names = self.names.lock();
+            names.iter().map(|(name, table)| (name.clone(), table.tree.clone())).collect()
+        };
+        let mut stats = BTreeMap::new();
+        for (name, tree) in trees {
+            let depth = match tree.depth() {
+                Ok(depth) => depth,
+                // It was dropped meanwhile, and its pages are gone.
+                Err(_) if self.name_of(tree.id()).is_none() => continue,
+                Err(error) => return Err(error),
+            };
+            let pages = used.get(&tree.id()).copied().unwrap_or_default();
+            let rows = counts.rows(tree.id(), Lsn::MAX).map(|rows| rows as u64);
+            let bytes = pages * terrace_page::PAGE_SIZE as u64;
+            stats.insert(name, TableStats { rows, pages, bytes, depth });
+        }
+        Ok(stats)
     }
 
     /// The catalog and the tables: not what waits to be freed, of which a part may be gone.

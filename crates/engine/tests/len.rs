@@ -467,3 +467,55 @@ fn a_raw_table_is_counted_too() -> Result<(), Error> {
         Ok(())
     })
 }
+
+#[test]
+fn what_tables_take_is_told() -> Result<(), Error> {
+    let db = Database::in_memory()?;
+    db.write(|txn| {
+        let mut rows = txn.open_table(table("apples"))?;
+        (0..3_000).try_for_each(|key| rows.insert(key, &[7; 100]))?;
+        txn.open_table(table("pears"))?.insert(1, &[8; 200_000])
+    })?;
+    let stats = db.table_stats()?;
+    assert_eq!(stats.keys().collect::<Vec<_>>(), ["apples", "pears"]);
+    let (apples, pears) = (stats["apples"], stats["pears"]);
+    assert_eq!((apples.rows, apples.depth), (Some(3_000), 2));
+    assert_eq!((pears.rows, pears.depth), (Some(1), 1));
+    assert!(apples.pages > 3_000 * 100 / 8_192 && pears.pages > 200_000 / 8_192);
+    let bytes: BTreeMap<_, _> =
+        stats.into_iter().map(|(name, stats)| (name, stats.bytes)).collect();
+    assert_eq!(bytes, db.table_bytes()?);
+    // Rows that are not committed are not among them.
+    let txn = db.begin_write()?;
+    txn.open_table(table("apples"))?.remove_range(..100)?;
+    assert_eq!(db.table_stats()?["apples"].rows, Some(3_000));
+    txn.commit(Durability::None)?;
+    assert_eq!(db.table_stats()?["apples"].rows, Some(2_900));
+    Ok(())
+}
+
+#[test]
+fn the_oldest_snapshot_and_the_holder_of_the_log_are_told() -> Result<(), Error> {
+    let db = Database::in_memory()?;
+    let insert = |key| db.write(|txn| txn.open_table(NUMBERS)?.insert(key, 1));
+    insert(1)?;
+    assert_eq!((db.stats().transactions.oldest_snapshot, db.stats().log.holder), (None, None));
+    let first = db.begin_read()?;
+    let at = db.stats().transactions.oldest_snapshot;
+    insert(2)?;
+    let second = db.begin_read()?;
+    assert!(at.is_some() && db.stats().transactions.oldest_snapshot == at);
+    drop(first);
+    assert!(db.stats().transactions.oldest_snapshot > at);
+    drop(second);
+    assert_eq!(db.stats().transactions.oldest_snapshot, None);
+    let txn = db.begin_write()?;
+    txn.open_table(NUMBERS)?.insert(3, 1)?;
+    insert(0)?;
+    let log = db.stats().log;
+    assert_eq!(log.holder, Some(txn.id()));
+    assert!(log.held_bytes > 0 && log.held_bytes <= log.used_bytes);
+    txn.commit(Durability::None)?;
+    assert_eq!(db.stats().log.holder, None);
+    Ok(())
+}

@@ -42,7 +42,7 @@ pub use multimap::{Multimap, MultimapDef};
 pub use options::{Checkpoints, DirectIo, TornPages};
 pub use range::{Entry, Range, Rows};
 pub use raw::RawTable;
-pub use stats::{CachedParts, LogStats, Stats, TransactionStats};
+pub use stats::{CachedParts, LogStats, Stats, TableStats, TransactionStats};
 pub use stream::{ValueReader, ValueWriter};
 pub use table::{Owned, ReadTable, Table};
 pub use transaction::{Durability, ReadTransaction, Savepoint, Transaction, WriteTransaction};

@@ -12,6 +12,11 @@ pub(crate) struct Horizon {
 }
 
 impl Horizon {
+    /// The oldest snapshot.
+    pub(crate) fn oldest(&self) -> Option<Lsn> {
+        self.open.first().copied()
+    }
+
     /// One more position, as if a snapshot were there.
     pub(crate) fn keep(&mut self, at: Lsn) {
         self.open.push(at);
