@@ -241,7 +241,7 @@ impl TableSpec {
 
     /// A table with keys and values of these types.
     pub fn of<K: Key, V: Value>() -> TableSpec {
-        TableSpec { types: crate::api::type_names::<K, V>(), schema: None }
+        TableSpec { types: type_names::<K, V>(), schema: None }
     }
 
     /// The same with a schema.
@@ -254,6 +254,11 @@ impl TableSpec {
     pub(crate) fn asked(&self) -> Result<Asked<'_>, Error> {
         Asked { types: Some(&self.types), schema: self.schema.as_ref() }.checked()
     }
+}
+
+/// The names of the types of a table, as the catalog keeps them.
+pub(crate) fn type_names<K: Key, V: Value>() -> String {
+    type_names_of(&K::type_name(), &V::type_name())
 }
 
 /// The names of two types, as the catalog keeps them.

@@ -70,7 +70,11 @@ fn merges_agree_with_a_map() -> Result<(), Error> {
 }
 
 #[test]
-fn an_operator_that_panics_changes_nothing() -> Result<(), Error> {
+fn an_operator_that_panics_changes_nothing() {
+    panicking_operators().expect("no error");
+}
+
+fn panicking_operators() -> Result<(), Error> {
     let db = Database::in_memory()?;
     db.write(|txn| txn.open_table(SUMS)?.insert(1, 10))?;
     let txn = db.begin_write()?;
@@ -166,7 +170,11 @@ fn walk<T: Transaction>(
 }
 
 #[test]
-fn cursors_agree_with_a_sorted_list() -> Result<(), Error> {
+fn cursors_agree_with_a_sorted_list() {
+    walks().expect("no error");
+}
+
+fn walks() -> Result<(), Error> {
     let db = Database::in_memory()?;
     for seed in 0..60 {
         let mut prng = Prng::from_seed(seed);
@@ -258,7 +266,11 @@ fn compare<T: Transaction>(
 }
 
 #[test]
-fn multimaps_agree_with_a_map_of_sets() -> Result<(), Error> {
+fn multimaps_agree_with_a_map_of_sets() {
+    multimaps().expect("no error");
+}
+
+fn multimaps() -> Result<(), Error> {
     for seed in 0..10 {
         let db = Database::in_memory()?;
         let (mut prng, mut model) = (Prng::from_seed(seed), Sets::new());

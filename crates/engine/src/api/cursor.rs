@@ -31,7 +31,8 @@ enum Place<K: Key, V: Value> {
 /// const NAMES: TableDef<u32, &str> = TableDef::new("names");
 /// db.write(|txn| {
 ///     let mut names = txn.open_table(NAMES)?;
-///     [(1, "one"), (3, "three"), (5, "five")].into_iter().try_for_each(|(n, s)| names.insert(n, s))
+///     let rows = [(1, "one"), (3, "three"), (5, "five")];
+///     rows.into_iter().try_for_each(|(number, name)| names.insert(number, name))
 /// })?;
 /// let txn = db.begin_read()?;
 /// let names = txn.open_table(NAMES)?;

@@ -4,8 +4,8 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 
 use crate::opened::Types;
-use crate::schema::type_names_of;
-use crate::{Key, Value};
+use crate::schema::type_names;
+use crate::{Key, KeyPart, Value};
 
 /// The name and the types of a table.
 ///
@@ -54,10 +54,36 @@ impl<K: Key, V: Value> Clone for TableDef<'_, K, V> {
 
 impl<K: Key, V: Value> Copy for TableDef<'_, K, V> {}
 
-/// The names of the types of a table, as the catalog keeps them.
-pub(crate) fn type_names<K: Key, V: Value>() -> String {
-    type_names_of(&K::type_name(), &V::type_name())
+/// The name and the types of a multimap: see [`Multimap`](crate::Multimap).
+pub struct MultimapDef<'n, K: KeyPart, V: Key> {
+    name: &'n str,
+    types: PhantomData<fn() -> (K, V)>,
 }
+
+impl<'n, K: KeyPart, V: Key> MultimapDef<'n, K, V> {
+    /// The multimap `name`.
+    pub const fn new(name: &'n str) -> MultimapDef<'n, K, V> {
+        MultimapDef { name, types: PhantomData }
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'n str {
+        self.name
+    }
+
+    /// The table that it is.
+    pub const fn table(&self) -> TableDef<'n, (K, V), ()> {
+        TableDef::new(self.name)
+    }
+}
+
+impl<K: KeyPart, V: Key> Clone for MultimapDef<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: KeyPart, V: Key> Copy for MultimapDef<'_, K, V> {}
 
 /// The types of a table.
 pub(crate) fn types<K: Key, V: Value>() -> Types {

@@ -5,45 +5,13 @@
 //!   together, in their order.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
 use super::many::beginning_with;
 use crate::{
-    Error, Key, KeyPart, LockMode, Range, ReadTransaction, Table, TableDef, Transaction,
+    Error, Key, KeyPart, LockMode, MultimapDef, Range, ReadTransaction, Table, Transaction,
     WriteTransaction,
 };
-
-/// The name and the types of a multimap: see [`Multimap`].
-pub struct MultimapDef<'n, K: KeyPart, V: Key> {
-    name: &'n str,
-    types: PhantomData<fn() -> (K, V)>,
-}
-
-impl<'n, K: KeyPart, V: Key> MultimapDef<'n, K, V> {
-    /// The multimap `name`.
-    pub const fn new(name: &'n str) -> MultimapDef<'n, K, V> {
-        MultimapDef { name, types: PhantomData }
-    }
-
-    /// Its name.
-    pub const fn name(&self) -> &'n str {
-        self.name
-    }
-
-    /// The table that it is.
-    pub const fn table(&self) -> TableDef<'n, (K, V), ()> {
-        TableDef::new(self.name)
-    }
-}
-
-impl<K: KeyPart, V: Key> Clone for MultimapDef<'_, K, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K: KeyPart, V: Key> Copy for MultimapDef<'_, K, V> {}
 
 /// A table with a sorted set of values for each key. It is a table whose keys are `(K, V)`, and has
 /// the limits of one: key and value have at most 1,024 bytes together.

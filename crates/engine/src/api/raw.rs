@@ -145,6 +145,15 @@ impl WriteTransaction {
         Ok(Loader::new(self.core(), bulk, name))
     }
 
+    /// The names of all tables, in order.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict`, and those of devices.
+    pub fn table_names(&self) -> Result<Vec<String>, Error> {
+        Ok(self.tables()?.into_iter().map(|table| table.name).collect())
+    }
+
     /// All tables, in the order of their names.
     ///
     /// # Errors
@@ -178,6 +187,15 @@ impl ReadTransaction {
     ) -> Result<ReadTable<'t, K, V>, Error> {
         let tree = self.find_table(table.name(), (types::<K, V>(), Some(schema)))?;
         Ok(Table::new(self, tree, table.name()))
+    }
+
+    /// The names of all tables, in order.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict`, and those of devices.
+    pub fn table_names(&self) -> Result<Vec<String>, Error> {
+        Ok(self.tables()?.into_iter().map(|table| table.name).collect())
     }
 
     /// All tables, in the order of their names.

@@ -172,8 +172,8 @@ impl Database {
         self.engine().trees.table_bytes().map_err(|error| self.engine().explain(error))
     }
 
-    /// What each table takes, uncommitted tables included, by name. It reads the allocation maps and
-    /// the root of each table, no rows.
+    /// What each table takes, uncommitted tables included, by name. It reads the allocation maps
+    /// and the root of each table, no rows.
     ///
     /// # Errors
     ///

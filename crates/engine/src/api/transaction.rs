@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crate::api::core::{Before, Core, Sealed};
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
-use crate::api::{type_names, types};
+use crate::api::types;
 use crate::btree::Tree;
 use crate::context::Mark;
 use crate::engine::Engine;
 use crate::log::Level;
 use crate::opened::Types;
-use crate::schema::Asked;
+use crate::schema::{Asked, type_names};
 use crate::share::Share;
 use crate::{Error, Key, Loader, Nanos, ReadTable, Schema, Table, TableDef, TransactionId, Value};
 
@@ -284,15 +284,6 @@ impl WriteTransaction {
         })
     }
 
-    /// The names of all tables, in order.
-    ///
-    /// # Errors
-    ///
-    /// `Conflict`, and those of devices.
-    pub fn table_names(&self) -> Result<Vec<String>, Error> {
-        Ok(self.tables()?.into_iter().map(|table| table.name).collect())
-    }
-
     /// Loads an empty table with entries in key order, and locks it as a whole. If this transaction
     /// creates the table, its tree is built bottom-up and its rows are not logged, which is many
     /// times faster than insertion. A table that existed before is filled by insertion.
@@ -446,14 +437,5 @@ impl ReadTransaction {
                 None => engine.trees.open(context, name, (types, schema)),
             }
         })
-    }
-
-    /// The names of all tables, in order.
-    ///
-    /// # Errors
-    ///
-    /// `Conflict`, and those of devices.
-    pub fn table_names(&self) -> Result<Vec<String>, Error> {
-        Ok(self.tables()?.into_iter().map(|table| table.name).collect())
     }
 }

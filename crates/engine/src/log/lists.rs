@@ -1,7 +1,7 @@
 //! Parts of log records: lists of numbers, runs of bytes, and how they are read.
 //!
-//! - P1: a list has whole items, and the runs of a page lie within it, before it is made: what reads
-//!   one never panics, whatever the bytes were.
+//! - P1: a list has whole items, and the runs of a page lie within it, before it is made: what
+//!   reads one never panics, whatever the bytes were.
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId};
 
