@@ -40,7 +40,8 @@
 //! **Tables.** A database has named tables, each a map that is sorted by its keys. A [`TableDef`]
 //! is the name of a table and the types of its keys ([`Key`]) and values ([`Value`]). Opening a
 //! table in a write transaction creates it if it does not exist. A [`RawTable`] is a table opened
-//! by its name alone, with bytes as keys and values; a [`Schema`] says which columns a table has.
+//! by its name alone, with bytes as keys and values; a [`Schema`] says which columns a table has; a
+//! [`Multimap`] has a sorted set of values for each key.
 //!
 //! Keys and values are numbers, text, bytes, and options, tuples and arrays of them. The features
 //! `uuid`, `time` and `chrono` add the types of these crates, `serde` adds `Postcard`, for values
@@ -266,7 +267,7 @@ mod fuzz_tests {
                 *byte = if dense || prng.chance(20) { prng.next_u64() as u8 } else { 0 };
             }
             if let Some(kind) = bytes.get_mut(12) {
-                *kind = 1 + prng.below(11) as u8;
+                *kind = 1 + prng.below(13) as u8;
             }
             super::fuzz::record(&bytes);
             super::fuzz::page(&bytes);
