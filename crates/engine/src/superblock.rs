@@ -541,7 +541,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(bits(refused), (0, 4));
-        assert_eq!(bits(with(0, 0, 16).check_features(Access::ReadOnly)), (16, 0));
+        assert_eq!(bits(with(0, 0, 32).check_features(Access::ReadOnly)), (32, 0));
     }
 
     const HOME_BYTES: u64 = 4 * PAGE_SIZE as u64;
