@@ -24,13 +24,19 @@
 //!   What was counted by an older version is not known, and is counted when it is asked for first.
 //! - C4: a table that is not known is never guessed: a list that is cut short, or has no room for
 //!   all, leaves out tables.
+//! - C5: recovery takes a table that is not listed for one that was made later, without rows then,
+//!   only from the next tree's number on. A checkpoint reads that number after the counts: a table
+//!   that is made in between is not known, even if the list has no room for it.
+//! - C6: a checkpoint that lists nothing leaves the list before it in force, with all COMMITs since.
+//!   So a checkpoint lists the counts only if the log has room for them beside what other
+//!   checkpoints and rollbacks need, and only if recovery would not read an earlier list anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_page::Lsn;
 use terrace_pool::{Mutation, Mutations};
-use terrace_rt::{LeafMutex, lane};
+use terrace_rt::{LeafGuard, LeafMutex, lane, maybe_switch};
 
 use crate::TreeId;
 use crate::trees::CATALOG;
@@ -70,27 +76,29 @@ struct Committed {
 impl Committed {
     /// Sums up what no snapshot, of now or later, tells apart (C2).
     fn sum_up(&mut self, horizon: &Horizon) {
-        let (first, mut kept) = (horizon.first(), Vec::<Difference>::new());
-        // The last that was kept of each table.
-        let mut last: BTreeMap<TreeId, usize> = BTreeMap::new();
-        for difference in self.recent.drain(..) {
+        let first = horizon.first();
+        // The last that is kept of each table. What is kept moves to the front, in the same memory.
+        let (mut last, mut kept) = (BTreeMap::<TreeId, usize>::new(), 0);
+        for at in 0..self.recent.len() {
+            let difference = self.recent[at];
             if difference.at < first {
                 *self.sums.entry(difference.tree).or_default() += difference.rows;
                 continue;
             }
-            match last.get(&difference.tree).map(|&at| &mut kept[at]) {
+            match last.get(&difference.tree).map(|&at| &mut self.recent[at]) {
                 Some(before) if !horizon.may_see(before.at, difference.at) => {
                     before.at = difference.at;
                     before.rows += difference.rows;
                 }
                 _ => {
-                    last.insert(difference.tree, kept.len());
-                    kept.push(difference);
+                    last.insert(difference.tree, kept);
+                    self.recent[kept] = difference;
+                    kept += 1;
                 }
             }
         }
-        self.due = RECENT_MIN.max(2 * kept.len());
-        self.recent = kept;
+        self.recent.truncate(kept);
+        self.due = RECENT_MIN.max(2 * kept);
     }
 
     fn rows_before(&self, tree: TreeId, at: Lsn) -> i64 {
@@ -99,14 +107,21 @@ impl Committed {
     }
 }
 
+/// On cache lines of its own: `Counts` lies beside what threads write.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Known(LeafMutex<BTreeMap<TreeId, i64>>);
+
 /// The counts of an open database.
 #[derive(Debug)]
 pub(crate) struct Counts {
     lanes: Vec<Lane>,
     /// What each table had when the database was opened, as far as that is known.
-    known: LeafMutex<BTreeMap<TreeId, i64>>,
+    known: Known,
     /// Where the checkpoint under way takes the counts; zero before it has decided.
     pin: AtomicU64,
+    /// Where the last checkpoint began that listed them and has ended; zero if none has.
+    listed: AtomicU64,
     mutations: Mutations,
 }
 
@@ -115,20 +130,21 @@ impl Counts {
     pub(crate) fn new(mutations: Mutations) -> Counts {
         Counts {
             lanes: (0..LANES).map(|_| Lane::default()).collect(),
-            known: LeafMutex::default(),
+            known: Known::default(),
             pin: AtomicU64::new(NO_PIN),
+            listed: AtomicU64::new(0),
             mutations,
         }
     }
 
     /// A table was made: it has no rows.
     pub(crate) fn made(&self, tree: TreeId) {
-        self.known.lock().insert(tree, 0);
+        self.known.0.lock().insert(tree, 0);
     }
 
     /// A table is gone for good.
     pub(crate) fn forget(&self, tree: TreeId) {
-        self.known.lock().remove(&tree);
+        self.known.0.lock().remove(&tree);
         for lane in &self.lanes {
             let mut lane = lane.0.lock();
             lane.sums.remove(&tree);
@@ -175,8 +191,27 @@ impl Counts {
     /// The rows that were committed before `at`, which is a snapshot's position, or beyond all. The
     /// caller has read that position before. `None` if the table is not known.
     pub(crate) fn rows(&self, tree: TreeId, at: Lsn) -> Option<i64> {
-        let opened = *self.known.lock().get(&tree)?;
+        let opened = *self.known.0.lock().get(&tree)?;
         Some(opened + self.committed_before(tree, at))
+    }
+
+    /// The rows of each table that is known, of all that is committed: at one moment for all lanes,
+    /// so that none lacks what another one's commits have put in before.
+    pub(crate) fn rows_now(&self) -> BTreeMap<TreeId, i64> {
+        let mut rows = self.known.0.lock().clone();
+        let lanes: Vec<LeafGuard<'_, Committed>> =
+            self.lanes.iter().map(|lane| lane.0.lock()).collect();
+        for lane in lanes {
+            let recent = lane.recent.iter().map(|one| (one.tree, one.rows));
+            for (tree, difference) in
+                lane.sums.iter().map(|(tree, sum)| (*tree, *sum)).chain(recent)
+            {
+                if let Some(rows) = rows.get_mut(&tree) {
+                    *rows += difference;
+                }
+            }
+        }
+        rows
     }
 
     /// What a table had at the opening that has `rows` before `at`.
@@ -186,7 +221,7 @@ impl Counts {
 
     /// A table that was not known was found to have had `opened` rows at the opening (C3).
     pub(crate) fn learn(&self, tree: TreeId, opened: i64) {
-        self.known.lock().entry(tree).or_insert(opened);
+        self.known.0.lock().entry(tree).or_insert(opened);
     }
 
     /// The tables that there are after recovery: one that the log has counted and that is not
@@ -200,35 +235,66 @@ impl Counts {
                 known.entry(*tree).or_insert(0);
             }
         }
-        *self.known.lock() = known;
+        *self.known.0.lock() = known;
     }
 
-    /// The position that a checkpoint takes, which reads it from the log by `end`, and the counts
-    /// there, at most `most`.
+    /// Whether a recovery that reads the log from `start` finds a list of counts there.
+    pub(crate) fn is_listed_since(&self, start: Lsn) -> bool {
+        let listed = self.listed.load(Ordering::Relaxed);
+        listed != 0 && listed >= start.0
+    }
+
+    /// The checkpoint that began at `begin` has listed the counts, and has ended.
+    pub(crate) fn listed(&self, begin: Lsn) {
+        self.listed.store(begin.0, Ordering::Relaxed);
+    }
+
+    /// What a checkpoint lists: the counts at the position that it reads from the log by `end`, of
+    /// at most `most` tables, and the next tree's number by `next_tree`, read last (C5).
     pub(crate) fn checkpoint(
         &self,
         end: impl FnOnce() -> Lsn,
+        next_tree: impl Fn() -> u32,
         most: usize,
-    ) -> (Lsn, Vec<(TreeId, i64)>) {
+    ) -> List {
+        let is_early = self.mutations.has(Mutation::NextTreeBeforeCounts);
+        let early = is_early.then(&next_tree);
+        maybe_switch();
         self.pin.store(0, Ordering::SeqCst);
         let at = end();
         self.pin.store(at.0, Ordering::SeqCst);
         let mut rows: BTreeMap<TreeId, i64> =
-            self.known.lock().iter().take(most).map(|(tree, rows)| (*tree, *rows)).collect();
+            self.known.0.lock().iter().take(most).map(|(tree, rows)| (*tree, *rows)).collect();
         for lane in &self.lanes {
-            let lane = lane.0.lock();
-            let recent = lane.recent.iter().filter(|one| one.at < at);
-            let recent = recent.map(|one| (one.tree, one.rows));
-            let sums = lane.sums.iter().map(|(tree, rows)| (*tree, *rows));
-            for (tree, difference) in sums.chain(recent) {
+            // Copied: commits of these threads wait for the lane.
+            let (sums, recent) = {
+                let lane = lane.0.lock();
+                let recent = lane.recent.iter().filter(|one| one.at < at);
+                let recent: Vec<_> = recent.map(|one| (one.tree, one.rows)).collect();
+                (lane.sums.clone(), recent)
+            };
+            for (tree, difference) in sums.into_iter().chain(recent) {
                 if let Some(rows) = rows.get_mut(&tree) {
                     *rows += difference;
                 }
             }
         }
         self.pin.store(NO_PIN, Ordering::SeqCst);
-        (at, rows.into_iter().collect())
+        maybe_switch();
+        let next_tree = early.unwrap_or_else(next_tree);
+        List { at, next_tree, rows: rows.into_iter().collect() }
     }
+}
+
+/// The counts that a checkpoint lists.
+#[derive(Debug)]
+pub(crate) struct List {
+    /// Their position.
+    pub(crate) at: Lsn,
+    /// The number of the next tree to be made.
+    pub(crate) next_tree: u32,
+    /// Tables, and their rows.
+    pub(crate) rows: Vec<(TreeId, i64)>,
 }
 
 /// What the log says of counts, read from before its last checkpoint began.
@@ -256,8 +322,10 @@ struct Taken {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Begun {
     taken: Option<Taken>,
-    /// What was committed since it began.
+    /// What was committed since it began, while it has taken nothing.
     commits: Vec<(Lsn, TreeId, i64)>,
+    /// What was committed since what it has taken.
+    since: BTreeMap<TreeId, i64>,
 }
 
 /// Where a COUNTS record stands among those of its checkpoint.
@@ -278,8 +346,17 @@ impl LoggedCounts {
     }
 
     /// Its counts, or some of them.
-    pub(crate) fn counts(&mut self, head: CountsHead, rows: impl Iterator<Item = (TreeId, i64)>) {
+    pub(crate) fn counts(
+        &mut self,
+        (head, mutations): (CountsHead, Mutations),
+        rows: impl Iterator<Item = (TreeId, i64)>,
+    ) {
         let Some(begun) = &mut self.begun else { return };
+        for (at, tree, rows) in begun.commits.drain(..) {
+            if at >= head.at || mutations.has(Mutation::CountTwice) {
+                *begun.since.entry(tree).or_default() += rows;
+            }
+        }
         let taken = begun.taken.get_or_insert_with(|| Taken {
             at: head.at,
             next: head.next_tree,
@@ -290,28 +367,24 @@ impl LoggedCounts {
         taken.rows.extend(rows);
     }
 
-    /// It has ended: what it has taken counts, if it is whole.
-    pub(crate) fn end(&mut self, mutations: Mutations) {
-        let Some(Begun { taken, commits }) = self.begun.take() else { return };
-        let whole = taken.filter(|taken| taken.records == taken.records_max);
-        let is_since = |at: Lsn, from: Lsn| at >= from || mutations.has(Mutation::CountTwice);
-        self.since.clear();
-        if let Some(taken) = &whole {
-            for (at, tree, rows) in commits {
-                if is_since(at, taken.at) {
-                    *self.since.entry(tree).or_default() += rows;
-                }
-            }
+    /// It has ended: what it has taken counts, if it is whole; else what counted before (C6).
+    pub(crate) fn end(&mut self) {
+        let Some(Begun { taken: Some(taken), since, .. }) = self.begun.take() else { return };
+        if taken.records == taken.records_max {
+            (self.since, self.taken) = (since, Some(taken));
         }
-        self.taken = whole;
     }
 
     /// A COMMIT at `at` carries `rows`; the catalog's number stands for all tables.
     pub(crate) fn commit(&mut self, at: Lsn, rows: impl Iterator<Item = (TreeId, i64)>) {
         for (tree, rows) in rows {
             *self.since.entry(tree).or_default() += rows;
-            if let Some(begun) = &mut self.begun {
-                begun.commits.push((at, tree, rows));
+            match &mut self.begun {
+                Some(begun) if begun.taken.is_some() => {
+                    *begun.since.entry(tree).or_default() += rows;
+                }
+                Some(begun) => begun.commits.push((at, tree, rows)),
+                None => {}
             }
         }
     }
@@ -347,6 +420,7 @@ mod tests {
     use super::*;
 
     const TREES: u64 = 3;
+    const NONE: Mutations = Mutations::NONE;
 
     /// Every commit, in order.
     type Model = Vec<(Lsn, TreeId, i64)>;
@@ -372,10 +446,10 @@ mod tests {
                     open.sort_unstable();
                 }
                 2 => {
-                    let (at, taken) = counts.checkpoint(|| Lsn(end), 9);
+                    let list = counts.checkpoint(|| Lsn(end), || TREES as u32 + 1, 9);
                     let is_right =
-                        |(tree, found): &(TreeId, i64)| *found == rows(&model, *tree, at);
-                    wrong += u64::from(!taken.iter().all(is_right));
+                        |(tree, found): &(TreeId, i64)| *found == rows(&model, *tree, list.at);
+                    wrong += u64::from(!list.rows.iter().all(is_right));
                 }
                 _ => {
                     let differences: Vec<(TreeId, i64)> = (1..=TREES as u32)
@@ -389,6 +463,8 @@ mod tests {
                     end += 1 + prng.below(50);
                 }
             }
+            let now = counts.rows_now();
+            wrong += u64::from(now.iter().any(|(tree, now)| *now != rows(&model, *tree, Lsn::MAX)));
             let tree = tree(&mut prng);
             for &at in open.iter().chain([&Lsn::MAX]) {
                 wrong += u64::from(counts.rows(tree, at) != Some(rows(&model, tree, at)));
@@ -442,14 +518,14 @@ mod tests {
         logged.begin();
         logged.commit(Lsn(20), [(TreeId(1), 7)].into_iter());
         logged.commit(Lsn(30), [(TreeId(1), 2), (TreeId(6), 4)].into_iter());
-        logged.counts(head(25, 2), [(TreeId(1), 50)].into_iter());
-        logged.counts(head(25, 2), [(TreeId(2), 60)].into_iter());
+        logged.counts((head(25, 2), NONE), [(TreeId(1), 50)].into_iter());
+        logged.counts((head(25, 2), NONE), [(TreeId(2), 60)].into_iter());
         logged.commit(Lsn(40), [(TreeId(2), -1), (TreeId(3), 9)].into_iter());
         assert_eq!(known(&logged, &[1]), [None], "it has not ended");
-        logged.end(Mutations::NONE);
+        logged.end();
         // One that was cut off takes nothing away.
         logged.begin();
-        logged.counts(head(45, 2), [(TreeId(1), 52)].into_iter());
+        logged.counts((head(45, 2), NONE), [(TreeId(1), 52)].into_iter());
         logged.commit(Lsn(50), [(TreeId(1), 3)].into_iter());
         // 3 was not listed; 6 and 8 were made later; 1 is counted from 25 on.
         let found = known(&logged, &[1, 2, 3, 6, 8]);
@@ -461,12 +537,60 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_that_lists_nothing_leaves_the_list_before_it() {
+        let mut logged = LoggedCounts::default();
+        logged.begin();
+        let head = CountsHead { at: Lsn(5), next_tree: 5, records: 1 };
+        logged.counts((head, NONE), [(TreeId(1), 50)].into_iter());
+        logged.end();
+        logged.commit(Lsn(10), [(TreeId(1), 7)].into_iter());
+        logged.begin();
+        logged.commit(Lsn(20), [(TreeId(1), -2), (TreeId(6), 3)].into_iter());
+        logged.end();
+        logged.commit(Lsn(30), [(TreeId(6), 4)].into_iter());
+        assert_eq!(known(&logged, &[1, 2, 6, 7]), [Some(55), None, Some(7), Some(0)]);
+    }
+
+    /// A table is made, and committed to, while a checkpoint with room for one table lists the
+    /// counts: what is known of it after a crash.
+    fn known_of_one_between(mutations: Mutations) -> Option<i64> {
+        let counts = Counts::new(mutations);
+        counts.made(TreeId(1));
+        let next = AtomicU64::new(2);
+        let end = || {
+            next.store(3, Ordering::SeqCst);
+            counts.made(TreeId(2));
+            let horizon = || Horizon::new(Lsn(10), Vec::new());
+            let committed = counts.commit(&[(TreeId(2), 9)], || Ok::<_, ()>(Lsn(10)), horizon);
+            assert_eq!(committed, Ok(Lsn(10)));
+            Lsn(20)
+        };
+        let list = counts.checkpoint(end, || next.load(Ordering::SeqCst) as u32, 1);
+        assert_eq!(list.rows, [(TreeId(1), 0)]);
+        let mut logged = LoggedCounts::default();
+        logged.begin();
+        logged.commit(Lsn(10), [(TreeId(2), 9)].into_iter());
+        let head = CountsHead { at: list.at, next_tree: list.next_tree, records: 1 };
+        logged.counts((head, NONE), list.rows.into_iter());
+        logged.end();
+        known(&logged, &[1, 2])[1]
+    }
+
+    /// The number of the next tree was read before the counts, and a list that was cut short lacked
+    /// a table below the number after them: it counted as empty.
+    #[test]
+    fn a_table_that_is_made_while_counts_are_listed_is_not_guessed() {
+        assert_eq!(known_of_one_between(Mutations::NONE), None);
+        assert_eq!(known_of_one_between(Mutation::NextTreeBeforeCounts.into()), Some(0));
+    }
+
+    #[test]
     fn counts_of_which_a_record_is_missing_are_not_believed() {
         let mut logged = LoggedCounts::default();
         logged.begin();
         let head = CountsHead { at: Lsn(5), next_tree: 5, records: 2 };
-        logged.counts(head, [(TreeId(1), 50)].into_iter());
-        logged.end(Mutations::NONE);
+        logged.counts((head, NONE), [(TreeId(1), 50)].into_iter());
+        logged.end();
         assert_eq!(known(&logged, &[1, 6]), [None, None]);
     }
 }

@@ -386,7 +386,6 @@ impl Engine {
             draft.txn_table(entries);
             self.log.append_growing(&mut draft)?; // 3
         }
-        self.log_counts(&mut draft)?;
         let oldest = self.pool.oldest_dirty();
         let record_at = |lsn| if lsn == Lsn::MAX { lsn } else { self.log.record_before(lsn) };
         let (mut oldest_dirty, oldest_base) = (record_at(oldest.rec), record_at(oldest.base)); // 4
@@ -399,6 +398,9 @@ impl Engine {
         let flash = self.harden_flash(boot.flash)?;
         let table_span = now() - table_begun;
         let oldest_txn = active.iter().map(|(_, first, _)| *first).min().unwrap_or(Lsn::MAX); // 5
+        // Recovery may read from before that.
+        let read_from = oldest_base.max(oldest_dirty).min(oldest_txn).min(begin);
+        let has_listed = self.log_counts(&mut draft, read_from)?;
         draft.end_checkpoint(begin);
         let end = self.log.append_growing(&mut draft)?; // 6
         let end = Lsn(end.0 + draft.len() as u64);
@@ -417,6 +419,9 @@ impl Engine {
             ..*boot
         };
         self.write_superblock(boot, next)?; // 7
+        if has_listed {
+            self.counts.listed(begin);
+        }
         self.pool.checkpoint_taken(oldest_base.min(begin));
         self.log.truncate(boot.log_start()); // 8
         self.log.settle(if self.is_closed() { Settle::Closing } else { Settle::Running })?;

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_device::Device;
-use terrace_page::{Damage, Lsn, PageId, PageKind, TxnId, kind};
+use terrace_page::{Damage, PageId, PageKind, TxnId, kind};
 use terrace_pool::{BufferPool, Recovered};
 use terrace_rt::LeafMutex;
 
@@ -121,6 +121,15 @@ fn done<T>(step: Step<T>) -> T {
 
 fn corrupt(what: &'static str) -> Error {
     Error::corrupt(Part::Home, CATALOG_HEADER, what)
+}
+
+/// A count of rows as users get it.
+///
+/// # Errors
+///
+/// `Corrupt` if it is below zero.
+pub(crate) fn told(rows: i64) -> Result<u64, Error> {
+    u64::try_from(rows).map_err(|_| corrupt("a table's count of rows is below zero"))
 }
 
 /// # Errors
@@ -380,6 +389,7 @@ impl Trees {
             let names = self.names.lock();
             names.iter().map(|(name, table)| (name.clone(), table.tree.clone())).collect()
         };
+        let rows = counts.rows_now();
         let mut stats = BTreeMap::new();
         for (name, tree) in trees {
             let depth = match tree.depth() {
@@ -389,7 +399,7 @@ impl Trees {
                 Err(error) => return Err(error),
             };
             let pages = used.get(&tree.id()).copied().unwrap_or_default();
-            let rows = counts.rows(tree.id(), Lsn::MAX).map(|rows| rows as u64);
+            let rows = rows.get(&tree.id()).map(|rows| told(*rows)).transpose()?;
             let bytes = pages * terrace_page::PAGE_SIZE as u64;
             stats.insert(name, TableStats { rows, pages, bytes, depth });
         }

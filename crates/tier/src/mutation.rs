@@ -165,6 +165,10 @@ mutations! {
     SumUpUnseenRows,
     /// Checkpoints list the rows of the tables: those of older versions do not.
     LogNoCounts,
+    /// Checkpoints leave to others the room in the log that they need, when they list rows.
+    CountsTakeSlack,
+    /// The next tree's number is read after the rows that a checkpoint lists.
+    NextTreeBeforeCounts,
 }
 
 /// The faults that are in force: none, but in tests.

@@ -74,8 +74,7 @@ impl Bulk {
         core.change(0, |context| {
             let built = built.take().expect("it never waits");
             built.finish(context)?.install(context)?;
-            context.count_rows(self.tree.id(), self.rows);
-            Ok(Step::Done(()))
+            context.count_loaded(self.tree.id(), self.rows).map(Step::Done)
         })?;
         core.end_load();
         Ok(())

@@ -45,7 +45,7 @@ use crate::log::{Last, Level};
 use crate::opened::Types;
 use crate::reclaim::Work;
 use crate::share::Share;
-use crate::trees::CATALOG;
+use crate::trees::{CATALOG, told};
 use crate::versions::{Snapshot, Writing};
 use crate::{Error, LockMode, TransactionId, TreeId};
 
@@ -315,15 +315,19 @@ impl Context {
         if self.nested != 0 {
             return Err(engine.log.fail(Error::STOPPED));
         }
+        let Buffers { draft, counts, .. } = &mut *self.buffers;
+        draft.commit(self.txn, self.last, counts);
+        let bytes = draft.len() as u64;
+        // room.M1. Checked while the transaction can still be rolled back.
+        let is_writing = self.chain.is_some() && self.last != Lsn::ZERO;
+        assert!(!is_writing || self.reserved >= bytes, "{bytes} for COMMIT, of {}", self.reserved);
         let chain = self.chain.take();
-        let Some(chain) = chain.filter(|_| self.last != Lsn::ZERO) else {
+        let Some(chain) = chain.filter(|_| is_writing) else {
             if self.txn != TxnId(0) {
                 engine.unregister(self.txn);
             }
             return Ok(engine.log.committed_end());
         };
-        let Buffers { draft, counts, .. } = &mut *self.buffers;
-        draft.commit(self.txn, self.last, counts);
         let last = (&**chain, Last::Commit);
         let mut append = || engine.log.append_last(draft, &mut self.reserved, last);
         let lsn = match counts.iter().any(|(_, rows)| *rows != 0) {
@@ -372,7 +376,32 @@ impl Context {
         }
     }
 
-    /// The transaction has put `rows` into a table, or removed some.
+    /// A load has put `rows` into a table. They go with the table: with the undo of records before
+    /// this moment (trees.N6).
+    ///
+    /// # Errors
+    ///
+    /// `LogFull`.
+    pub(crate) fn count_loaded(&mut self, tree: TreeId, rows: i64) -> Result<(), Error> {
+        self.reserve_count(tree)?;
+        self.count_rows(tree, rows);
+        self.buffers.loaded.push((tree, rows, self.last));
+        Ok(())
+    }
+
+    /// What was done after `stop` is undone: the tables that were loaded since are gone.
+    fn uncount_loaded(&mut self, stop: Lsn) {
+        while let Some((tree, rows, _)) = self.buffers.loaded.pop_if(|(_, _, at)| *at > stop) {
+            self.count_rows(tree, -rows);
+        }
+    }
+
+    /// Whether COMMIT has no room yet for the rows of a table.
+    fn is_uncounted(&self, tree: TreeId) -> bool {
+        tree != CATALOG && !self.buffers.counts.iter().rev().any(|(counted, _)| *counted == tree)
+    }
+
+    /// The transaction has put `rows` into a table, or removed some: COMMIT has room for that.
     pub(crate) fn count_rows(&mut self, tree: TreeId, rows: i64) {
         if rows == 0 || tree == CATALOG {
             return;
@@ -407,7 +436,7 @@ impl Context {
     pub(crate) fn rows_of(&mut self, tree: TreeId) -> Result<Option<u64>, Error> {
         let at = self.sees_rows_of(tree)?;
         let committed = self.engine.counts.rows(tree, at);
-        Ok(committed.map(|rows| (rows + self.own_rows(tree)) as u64))
+        committed.map(|rows| told(rows + self.own_rows(tree))).transpose()
     }
 
     /// Notes the rows of a table that it has counted after `rows_of` did not know them.

@@ -149,6 +149,7 @@ impl Context {
         } else {
             self.undo_from_memory(stop)?;
         }
+        self.uncount_loaded(stop);
         self.mode = Mode::Forward;
         self.engine.trees.reload(&self.buffers.touched)
     }

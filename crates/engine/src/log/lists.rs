@@ -8,7 +8,7 @@ use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId};
 use crate::TreeId;
 
 /// A tree with a number of rows.
-pub(super) const ROWS_BYTES: usize = 12;
+pub(crate) const ROWS_BYTES: usize = 12;
 
 /// Runs of bytes of a page, encoded; checked when decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

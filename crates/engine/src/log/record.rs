@@ -40,7 +40,8 @@
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId};
 
-use super::lists::{Input, ROWS_BYTES, encode_rows, whole_items};
+pub(crate) use super::lists::ROWS_BYTES;
+use super::lists::{Input, encode_rows, whole_items};
 pub(crate) use super::lists::{PageList, Pieces, RowsList, TxnList};
 use super::runs::encode_difference;
 use crate::TreeId;
@@ -245,6 +246,11 @@ pub(crate) fn decode_undo(bytes: &[u8]) -> Option<StoredUndo<'_>> {
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     bytes: Vec<u8>,
+}
+
+/// The length of a COUNTS of `trees`.
+pub(crate) fn counts_bytes(trees: usize) -> u64 {
+    (HEADER_BYTES + COUNTS_HEAD + ROWS_BYTES * trees) as u64
 }
 
 impl Draft {

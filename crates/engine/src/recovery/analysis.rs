@@ -61,18 +61,21 @@ pub(crate) struct DirtyEntry {
     pub(crate) rebuilt_from: Lsn,
 }
 
-/// Reads the log from `reader`'s place to its end.
+/// Reads the log from `reader`'s place to its end, after what `earlier` reads.
 ///
 /// # Errors
 ///
 /// `CorruptLog` if it ends before the last checkpoint did; `Device`.
 pub(crate) fn analyse(
-    reader: &mut LogReader<'_>,
+    (earlier, reader): (Option<LogReader<'_>>, &mut LogReader<'_>),
     (boot, mutations): (&Superblock, Mutations),
     flash: &mut FlashRecovery,
     owed: &mut OwedChanges,
 ) -> Result<(Analysis, End), Error> {
     let mut analysis = Analysis { next_txn: boot.next_txn.0, mutations, ..Analysis::default() };
+    if let Some(mut earlier) = earlier {
+        analysis.look_before(&mut earlier)?;
+    }
     let floor = boot.redo_floor();
     while let Some(stored) = reader.next()? {
         if analysis.places.last().is_none_or(|place| stored.lsn.0 - place.0 >= PLACE_BYTES) {
@@ -151,13 +154,15 @@ impl Analysis {
         }
     }
 
-    /// Looks through records before those that analysis reads for leaves that had keys removed.
+    /// Looks through records before those that analysis reads for leaves that had keys removed, and
+    /// for counts.
     ///
     /// # Errors
     ///
     /// `CorruptLog`, `Device`.
-    pub(crate) fn look_before(&mut self, earlier: &mut LogReader<'_>) -> Result<(), Error> {
+    fn look_before(&mut self, earlier: &mut LogReader<'_>) -> Result<(), Error> {
         while let Some(stored) = earlier.next()? {
+            self.note_counts(stored.lsn, &stored.record.body);
             if let Body::Update { page, change, .. } = stored.record.body {
                 self.note_thinned(page, change);
             }
@@ -168,6 +173,16 @@ impl Analysis {
     fn note_thinned(&mut self, page: PageId, change: &[u8]) {
         if Change::thins(change) && self.thinned.len() < THINNED_MAX {
             self.thinned.insert(page);
+        }
+    }
+
+    fn note_counts(&mut self, lsn: Lsn, body: &Body<'_>) {
+        match *body {
+            Body::Commit { rows } => self.counts.commit(lsn, rows.iter()),
+            Body::BeginCheckpoint => self.counts.begin(),
+            Body::Counts { head, rows } => self.counts.counts((head, self.mutations), rows.iter()),
+            Body::EndCheckpoint { .. } => self.counts.end(),
+            _ => {}
         }
     }
 
@@ -202,11 +217,7 @@ impl Analysis {
                     }
                 }
             }
-            Body::Commit { rows } => self.counts.commit(lsn, rows.iter()),
-            Body::BeginCheckpoint => self.counts.begin(),
-            Body::Counts { head, rows } => self.counts.counts(head, rows.iter()),
-            Body::EndCheckpoint { .. } => self.counts.end(self.mutations),
-            Body::NestedEnd { .. } | Body::End | Body::Flash { .. } => (),
+            ref body => self.note_counts(lsn, body),
         }
     }
 }
