@@ -276,6 +276,9 @@ pub(crate) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
+    /// Any table.
+    pub(crate) const ANY: Asked<'static> = Asked { types: None, schema: None };
+
     /// The same, if a table can be made of it (H3).
     ///
     /// # Errors

@@ -51,6 +51,7 @@ use crate::api::TableStats;
 use crate::btree::{Batch, Direction, Scan, Tree};
 use crate::catalog::{self, Entry, Key, garbage_key, table_key};
 use crate::counts::Counts;
+use crate::opened::Described;
 use crate::schema::{Asked, Schema, TableInfo};
 use crate::space::{EXTENT_PAGES, Space};
 use crate::superblock::Creation;
@@ -77,6 +78,10 @@ impl OpenTable {
     fn entry(&self) -> Entry {
         let garbage = Entry::garbage(self.tree.id(), self.tree.header());
         Entry { types: Arc::clone(&self.types), schema: self.schema.clone(), ..garbage }
+    }
+
+    fn described(&self) -> Described {
+        Described { types: Arc::clone(&self.types), schema: self.schema.clone() }
     }
 
     fn info(&self, name: &str) -> TableInfo {
@@ -296,14 +301,11 @@ impl Trees {
         self.version.load(Ordering::Acquire)
     }
 
-    fn live(&self, name: &str, asked: Asked<'_>) -> Result<Option<Tree>, Error> {
+    fn live(&self, name: &str, asked: Asked<'_>) -> Result<Option<OpenTable>, Error> {
         let names = self.names.lock();
         match names.get(name) {
             None => Ok(None),
-            Some(table) => {
-                check_asked(table, asked)?;
-                Ok(Some(table.tree.clone()))
-            }
+            Some(table) => check_asked(table, asked).map(|()| Some(table.clone())),
         }
     }
 

@@ -59,7 +59,7 @@ impl WriteTransaction {
     /// `NoSuchTable`, `Conflict`, and those of devices.
     pub fn open_raw<'t>(&'t self, name: &'t str) -> Result<RawTable<'t>, Error> {
         let tree = self.core().run(|context| {
-            if let Some(tree) = context.opened(name, raw_types())? {
+            if let Some(tree) = context.opened(name, raw_types(), Asked::ANY)? {
                 return Ok(tree);
             }
             let engine = Arc::clone(context.engine());
@@ -99,11 +99,14 @@ impl WriteTransaction {
         spec: &TableSpec,
     ) -> Result<RawTable<'t>, Error> {
         let asked = spec.asked()?;
-        let (tree, _) = self.core().run(|context| {
+        let tree = self.core().run(|context| {
+            if let Some(tree) = context.opened(name, raw_types(), asked)? {
+                return Ok(tree);
+            }
             let engine = Arc::clone(context.engine());
-            engine.trees.open_or_make(context, name, asked)
+            engine.trees.open_for_write(context, (name, raw_types()), asked)
         })?;
-        Ok(Table::new(self, crate::share::Share::new(Arc::new(tree)), name))
+        Ok(Table::new(self, tree, name))
     }
 
     /// As [`WriteTransaction::open_table`], of a table with this schema: it is created with it, or
@@ -119,9 +122,13 @@ impl WriteTransaction {
         schema: &Schema,
     ) -> Result<Table<'t, K, V>, Error> {
         let types = check_description(types::<K, V>(), schema)?;
+        let asked = Asked { types: None, schema: Some(schema) };
         let tree = self.core().run(|context| {
+            if let Some(tree) = context.opened(table.name(), types, asked)? {
+                return Ok(tree);
+            }
             let engine = Arc::clone(context.engine());
-            engine.trees.open_for_write(context, table.name(), (types, Some(schema)))
+            engine.trees.open_for_write(context, (table.name(), types), asked)
         })?;
         Ok(Table::new(self, tree, table.name()))
     }

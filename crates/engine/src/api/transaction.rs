@@ -227,11 +227,11 @@ impl WriteTransaction {
     ) -> Result<Table<'t, K, V>, Error> {
         let tree = self.core.run(|context| {
             let (name, types) = (table.name(), types::<K, V>());
-            if let Some(tree) = context.opened(name, types)? {
+            if let Some(tree) = context.opened(name, types, Asked::ANY)? {
                 return Ok(tree);
             }
             let engine = Arc::clone(context.engine());
-            engine.trees.open_for_write(context, name, (types, None))
+            engine.trees.open_for_write(context, (name, types), Asked::ANY)
         })?;
         Ok(Table::new(self, tree, table.name()))
     }
@@ -425,10 +425,7 @@ impl ReadTransaction {
         (types, schema): (Types, Option<&Schema>),
     ) -> Result<Arc<Share<Tree>>, Error> {
         self.core.run(|context| {
-            // What was opened before may have another schema.
-            if schema.is_none()
-                && let Some(tree) = context.opened(name, types)?
-            {
+            if let Some(tree) = context.opened(name, types, Asked { types: None, schema })? {
                 return Ok(tree);
             }
             let engine = Arc::clone(context.engine());

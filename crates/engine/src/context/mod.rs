@@ -42,8 +42,9 @@ use crate::btree::Tree;
 use crate::engine::Engine;
 use crate::lock::Owner;
 use crate::log::{Last, Level};
-use crate::opened::Types;
+use crate::opened::{Described, Types};
 use crate::reclaim::Work;
+use crate::schema::Asked;
 use crate::share::Share;
 use crate::trees::{CATALOG, told};
 use crate::versions::{Snapshot, Writing};
@@ -212,7 +213,8 @@ impl Context {
         }
     }
 
-    /// The table `name`, if it was opened before and is still what it was.
+    /// The table `name`, if it was opened before with these types, is still what it was, and is
+    /// what is asked for beside them.
     ///
     /// # Errors
     ///
@@ -221,12 +223,13 @@ impl Context {
         &mut self,
         name: &str,
         types: Types,
+        asked: Asked<'_>,
     ) -> Result<Option<Arc<Share<Tree>>>, Error> {
         let opened = &self.buffers.opened;
         if opened.version() != self.engine.trees.version() {
             return Ok(None);
         }
-        let Some(tree) = opened.find(name, types.id).cloned() else { return Ok(None) };
+        let Some(tree) = opened.find(name, types.id, asked).cloned() else { return Ok(None) };
         self.lock_intent(tree.id())?;
         let is_same = self.buffers.opened.version() == self.engine.trees.version();
         Ok(is_same.then_some(tree))
@@ -236,11 +239,11 @@ impl Context {
     pub(crate) fn remember(
         &mut self,
         version: u64,
-        name: &str,
-        types: Types,
+        (name, types): (&str, Types),
+        described: Described,
         tree: &Arc<Share<Tree>>,
     ) {
-        self.buffers.opened.add(version, name, types.id, tree);
+        self.buffers.opened.add(version, (name, types.id), described, tree);
     }
 
     /// What users call it.

@@ -38,13 +38,14 @@ impl Trees {
         let entry = Entry::decode(key, &value, self.home_pages).map_err(corrupt)?;
         let (table, names) = (self.open_table(&entry), types.names());
         check_asked(&table, Asked { types: names.as_deref(), schema })?;
+        let described = table.described();
         let tree = Share::new(Arc::new(table.tree));
         let own: &Tree = &tree;
         let is_same = |table: &OpenTable| table.tree.id() == own.id();
         let is_still = self.names.lock().get(name).is_some_and(is_same);
         if is_still && self.version() == version {
             // It had this name before the snapshot, and has had it from then on.
-            context.remember(version, name, types, &tree);
+            context.remember(version, (name, types), described, &tree);
         }
         Ok(tree)
     }

@@ -70,8 +70,10 @@ impl Trees {
         let missing = || Error::NoSuchTable { name: name.into() };
         let names = types.names();
         let asked = Asked { types: names.as_deref(), schema };
-        let tree = Share::new(Arc::new(self.live(name, asked)?.ok_or_else(missing)?));
-        context.remember(version, name, types, &tree);
+        let table = self.live(name, asked)?.ok_or_else(missing)?;
+        let described = table.described();
+        let tree = Share::new(Arc::new(table.tree));
+        context.remember(version, (name, types), described, &tree);
         Ok(tree)
     }
 
@@ -83,17 +85,18 @@ impl Trees {
     pub(crate) fn open_for_write(
         &self,
         context: &mut Context,
-        name: &str,
-        (types, schema): (Types, Option<&Schema>),
+        (name, types): (&str, Types),
+        asked: Asked<'_>,
     ) -> Result<Arc<Share<Tree>>, Error> {
         let names = types.names();
-        let asked = Asked { types: names.as_deref(), schema };
-        let (tree, age) = self.open_or_make(context, name, asked)?;
-        let tree = Share::new(Arc::new(tree));
+        let asked = Asked { types: asked.types.or(names.as_deref()), ..asked };
+        let (table, age) = self.live_or_made(context, name, asked)?;
+        let described = table.described();
+        let tree = Share::new(Arc::new(table.tree));
         if age == Age::Old {
             // Under the lock of its name, whatever happens to others.
             let version = self.version();
-            context.remember(version, name, types, &tree);
+            context.remember(version, (name, types), described, &tree);
         }
         Ok(tree)
     }
@@ -109,19 +112,28 @@ impl Trees {
         name: &str,
         asked: Asked<'_>,
     ) -> Result<(Tree, Age), Error> {
+        self.live_or_made(context, name, asked).map(|(table, age)| (table.tree, age))
+    }
+
+    fn live_or_made(
+        &self,
+        context: &mut Context,
+        name: &str,
+        asked: Asked<'_>,
+    ) -> Result<(OpenTable, Age), Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
-        if let Some(tree) = self.live(name, asked)? {
-            return Ok((tree, Age::Old));
+        if let Some(table) = self.live(name, asked)? {
+            return Ok((table, Age::Old));
         }
         context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, || table_key(name))?;
-        if let Some(tree) = self.live(name, asked)? {
-            return Ok((tree, Age::Old));
+        if let Some(table) = self.live(name, asked)? {
+            return Ok((table, Age::Old));
         }
         let tree = self.make(context)?;
         let id = tree.id();
         let types: Arc<str> = asked.types.expect("a table is made with types").into();
         let schema = asked.schema.cloned().map(Arc::new);
-        let made = OpenTable { tree: tree.clone(), types, schema };
+        let made = OpenTable { tree, types, schema };
         let entry = made.entry();
         let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
         context.lock_key(CATALOG, garbage_lock(id), LockMode::Exclusive, || garbage.to_vec())?;
@@ -136,8 +148,8 @@ impl Trees {
         if !named? {
             return Err(corrupt("a name is there that is not, or a new tree is not"));
         }
-        self.name(name, Some(made));
-        Ok((tree, Age::New))
+        self.name(name, Some(made.clone()));
+        Ok((made, Age::New))
     }
 
     /// Makes an empty tree, which is garbage until it gets a name (trees.N1).
