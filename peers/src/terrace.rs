@@ -63,4 +63,21 @@ impl Session for Thread<'_> {
         }
         Ok(bytes)
     }
+
+    fn scan_in_batches(&mut self, first: u64, count: usize) -> Result<Option<usize>, Fault> {
+        let txn = self.db.begin_read()?;
+        let (mut bytes, mut left) = (0, count);
+        let table = txn.open_table(ROWS)?;
+        let mut range = table.range(first..)?;
+        while left > 0
+            && let Some(rows) = range.next_rows()?
+        {
+            let rows = rows.take(left);
+            left -= rows.len();
+            for row in rows {
+                bytes += row?.1.len();
+            }
+        }
+        Ok(Some(bytes))
+    }
 }

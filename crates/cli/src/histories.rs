@@ -189,6 +189,11 @@ fn draw(design: Design, options: &Torture, seed: u64, folder: &Path) -> Setting 
     if let Some(restart) = options.restart {
         builder = builder.restart(restart);
     }
+    let has_snapshots = prng.fork().chance(2);
+    if has_snapshots {
+        // So little that versions go to disk, and some snapshots end.
+        builder = builder.version_memory(64 << 10).version_limit(4 << 20);
+    }
     let options = Options {
         clients: THREADS,
         transactions: WINDOW,
@@ -200,6 +205,7 @@ fn draw(design: Design, options: &Torture, seed: u64, folder: &Path) -> Setting 
         hot_rows: if is_wide { 4 + prng.below(30) } else { 0 },
         scan_keys_max: 8,
         durable_one_in: [4, 40][prng.below(2) as usize],
+        snapshot_one_in: if has_snapshots { 2 } else { 0 },
         ..Options::default()
     };
     Setting { builder, options }

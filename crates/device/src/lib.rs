@@ -12,6 +12,7 @@
 //! - `fault`: faults of any device, real ones too.
 //! - `fuse`: a device that is given up when it does not answer.
 //! - `file`: files and block devices.
+//! - `nameless`: files that vanish with the process.
 //! - `overlay`: copy on write over another device, for callers that must not change it, or not yet.
 //! - `slab`, `difference` and `store`: the bytes of modelled devices, shared or computed.
 //! - `disk`: a rotating disk as a function of time.
@@ -30,6 +31,7 @@ mod file;
 mod fuse;
 pub mod inside;
 pub mod model;
+mod nameless;
 pub mod nand;
 mod overlay;
 mod patience;

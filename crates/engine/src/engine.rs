@@ -43,7 +43,7 @@ use crate::recovery::NotUndone;
 use crate::share::{self, Apart};
 use crate::superblock::{Creation, FlashMark, LogFrom, Superblock};
 use crate::trees::Trees;
-use crate::versions::Versions;
+use crate::versions::{VersionRoom, Versions};
 use crate::{Action, Error, Part, TreeId};
 
 /// Closing looks for open transactions after a pause, at first this and then twice as long.
@@ -153,7 +153,7 @@ pub(crate) struct Parts {
     pub(crate) flash_role: FlashRole,
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
-    pub(crate) version_bytes: u64,
+    pub(crate) version_room: VersionRoom,
     pub(crate) places: Places,
     pub(crate) bad_copies: Vec<BadCopy>,
     pub(crate) was_closed: bool,
@@ -167,7 +167,7 @@ impl Engine {
         let versions = Versions::new(
             Arc::clone(&parts.log),
             first_txn,
-            parts.version_bytes,
+            parts.version_room,
             parts.pool.mutations(),
         );
         let counts = Counts::new(parts.pool.mutations());
@@ -478,6 +478,13 @@ impl Engine {
         self.closing.load(Ordering::Acquire)
     }
 
+    /// Home is full: has the reclaim task free what trees keep for their next blocks, if any does.
+    pub(crate) fn offer_spare(&self) {
+        for tree in self.trees.space.trees_with_spare(self.oldest_wanted()) {
+            self.reclaim.offer(Work::Spare(tree));
+        }
+    }
+
     /// Refuses new transactions, waits for those that are open in other tasks, writes what the
     /// restart wants written, takes a last checkpoint, and stops. Only the first call does.
     ///
@@ -506,6 +513,7 @@ impl Engine {
             return Ok(());
         }
         self.checkpoint_wanted.notify_all();
+        self.versions.wake_spilling();
         self.reclaim.stop();
         self.log.wake_writer();
         let flushed = self.log.check().and_then(|()| self.last_checkpoint());
@@ -519,6 +527,7 @@ impl Engine {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.versions.wake_spilling();
         self.reclaim.stop();
         self.log.fail(Error::STOPPED);
         self.log.wake_writer();
@@ -555,6 +564,7 @@ impl Engine {
             }
             device.release();
         }
+        self.versions.release_spill();
     }
 
     fn last_checkpoint(&self) -> Result<(), Error> {

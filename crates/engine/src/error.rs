@@ -186,8 +186,16 @@ pub enum Error {
     },
     /// What this snapshot sees, and what was written since, were more than there is memory for
     /// ([`Builder::version_memory`](crate::Builder::version_memory)), so that the snapshot was
-    /// ended. Begin another one; allow more memory, or read for a shorter time.
+    /// ended. Begin another one; allow more memory, let versions go to disk
+    /// ([`Builder::version_limit`](crate::Builder::version_limit)), or read for a shorter time.
     SnapshotTooOld,
+    /// What this snapshot sees could not be written to the file of old row versions, or read from
+    /// it, so that the snapshot was ended. Nothing else is lost: begin another one. If the disk of
+    /// the home's folder is full or fails, see to that.
+    SnapshotLost {
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
     /// There is no such table. A write transaction creates it by opening it.
     NoSuchTable {
         /// The name that was asked for.
@@ -444,6 +452,7 @@ impl Error {
             | Error::HomeFull { is_held_up: true, .. }
             | Error::AllPinned
             | Error::SnapshotTooOld
+            | Error::SnapshotLost { .. }
             | Error::TooManyTransactions { .. } => true,
             Error::Doomed { cause: Some(cause) } => cause.is_transient(),
             _ => false,
@@ -482,6 +491,7 @@ impl std::error::Error for Error {
         match self {
             Error::Device { source, .. }
             | Error::NoRoom { source, .. }
+            | Error::SnapshotLost { source }
             | Error::NoThread { source } => Some(&**source),
             Error::Failed { cause: Some(cause) } | Error::Doomed { cause: Some(cause) } => {
                 Some(&**cause)

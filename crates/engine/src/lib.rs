@@ -83,9 +83,9 @@
 //! - Linux only. One process can have a database open for writing, or several for reading only
 //!   ([`Database::open_read_only`]). A forked child cannot use its parent's database.
 //! - At most 65,536 transactions that write are open at once.
-//! - Snapshots read old row versions, which are kept in bounded memory
-//!   ([`Builder::version_memory`]). Beyond that the oldest snapshots end with
-//!   [`Error::SnapshotTooOld`].
+//! - Snapshots read old row versions, whose memory is bounded ([`Builder::version_memory`]). Beyond
+//!   that the oldest snapshots end with [`Error::SnapshotTooOld`], unless versions may go to disk
+//!   ([`Builder::version_limit`], off by default).
 //! - An encoded key has at most 1,024 bytes, a value at most 1 GiB.
 //! - The log records of a transaction may fill at most half of the log's limit
 //!   ([`Builder::log_max`]). Values of 1 MiB and more are not logged, others are.

@@ -31,6 +31,7 @@ use crate::recovery::{
     Analysis, NotUndone, OwedChanges, analyse, redo, resume_losers, undo_losers,
 };
 use crate::superblock::{self, Creation, Features, FlashMark, Found, LogFrom, Superblock};
+use crate::versions::VersionRoom;
 use crate::{Action, Devices, Error, Part, system_pages};
 
 /// Pages of the smallest home: superblocks, a map, and one extent for the catalog.
@@ -56,7 +57,7 @@ pub(crate) struct Setup {
     pub(crate) torn_pages: TornPages,
     pub(crate) lock_bytes: u64,
     pub(crate) lock_limits: LockLimits,
-    pub(crate) version_bytes: u64,
+    pub(crate) version_room: VersionRoom,
     pub(crate) places: Places,
     /// Whether anything is to be written.
     pub(crate) access: Access,
@@ -319,7 +320,7 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
         flash_role,
         lock_bytes: setup.lock_bytes,
         lock_limits: setup.lock_limits,
-        version_bytes: setup.version_bytes,
+        version_room: setup.version_room,
         places: setup.places,
         bad_copies: bad_superblock.into_iter().chain(header.bad).chain(setup.bad_label).collect(),
         was_closed: last_opening.clean,

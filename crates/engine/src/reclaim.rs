@@ -70,6 +70,8 @@ pub(crate) enum Work {
     Chains(TreeId),
     /// Pages of a tree's blocks that no record refers to.
     Blocks(TreeId),
+    /// Those that it would keep for its next blocks, too: home is full.
+    Spare(TreeId),
     /// A tree that a committed transaction dropped.
     Tree(TreeId),
     /// All trees: what of them is garbage.
@@ -115,7 +117,7 @@ impl Leaves {
 /// The kind of `Work::Blocks`.
 const BLOCKS: usize = 6;
 /// Kinds of work, by `kind`. Leaves are of one of them when they are tried again.
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 #[derive(Default)]
 struct Queue {
@@ -553,6 +555,7 @@ fn kind(work: &Work) -> usize {
         Work::Survey => 4,
         Work::Leaf(..) => 5,
         Work::Blocks(_) => BLOCKS,
+        Work::Spare(_) => 7,
     }
 }
 

@@ -39,9 +39,11 @@ mod books;
 
 pub(crate) use books::check_map;
 mod claims;
+mod freeing;
 mod holes;
 mod moves;
 mod runs;
+mod vacate;
 mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +63,7 @@ use crate::{Error, Part, TreeId};
 
 pub(crate) use self::blocks::{SweepAt, TREES_MAX, Unreferenced, blocks_of};
 pub(crate) use self::claims::Claim;
+pub(crate) use self::vacate::{KEPT_FROM, Vacated};
 
 /// Pages of an extent.
 pub(crate) const EXTENT_PAGES: u64 = 32;
@@ -115,6 +118,8 @@ struct Hints {
     /// Whether the device was asked for the room of all that was in use at the opening.
     is_promised: bool,
     trees: BTreeMap<TreeId, TreeHint>,
+    /// Extents of owners that are being vacated.
+    vacated: BTreeMap<TreeId, Vacated>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -142,15 +147,6 @@ pub(crate) struct Reserved<'s> {
     first_entry: u64,
     entries: Vec<(u32, u32)>,
     pages: Vec<PageId>,
-}
-
-/// Pages of one extent that will be freed: their map is latched, nothing has changed yet.
-pub(crate) struct Freeing<'s> {
-    space: &'s Space,
-    map: PageMut<'s>,
-    extent: u64,
-    tree: TreeId,
-    entry: (u32, u32),
 }
 
 fn owner(tree: TreeId) -> u32 {
@@ -213,28 +209,6 @@ impl Reserved<'_> {
     /// As `Writer::change`.
     pub(crate) fn take<W: Writer>(&mut self, w: &mut W) -> Result<(), Error> {
         put_entries(w, &mut self.map, self.first_entry, &self.entries)
-    }
-}
-
-impl Freeing<'_> {
-    /// Marks them free, within the nested action that unlinks them. Keep it until that has ended.
-    ///
-    /// # Errors
-    ///
-    /// As `Writer::change`.
-    pub(crate) fn free<W: Writer>(&mut self, w: &mut W) -> Result<(), Error> {
-        put_entries(w, &mut self.map, self.extent, &[self.entry])
-    }
-
-    /// Says that the nested action has ended: others may find the pages.
-    pub(crate) fn done(self) {
-        let mut hints = self.space.hints.lock();
-        hints.frees += 1;
-        if self.entry.0 == NOBODY {
-            hints.free = hints.free.min(self.extent);
-        }
-        let hint = hints.trees.entry(self.tree).or_default();
-        hint.cursor = hint.cursor.min(self.extent);
     }
 }
 
@@ -329,7 +303,12 @@ impl Space {
             if let Some(found) = self.in_extent(tree, near, (count, most))? {
                 return Ok(found);
             }
-            if let Some(found) = self.in_extents_of(tree, (count, most))? {
+            if let Some(vacated) = self.vacated(tree)
+                && let Some(found) = self.in_extents_of(tree, (count, most), Some(&vacated))?
+            {
+                return Ok(found);
+            }
+            if let Some(found) = self.in_extents_of(tree, (count, most), None)? {
                 return Ok(found);
             }
             let run = (1 + self.hint(tree).0.taken / 4).min(RUN_MAX);
@@ -354,31 +333,44 @@ impl Space {
         if owned_by != owner(tree) || used.count_zeros() < count {
             return Ok(None);
         }
+        if self.vacated(tree).is_some_and(|vacated| vacated.has_extent(extent)) {
+            return Ok(None);
+        }
         let near = (near.0 % EXTENT_PAGES) as u32;
         let count = used.count_zeros().min(most);
         Ok(Some(Reserved::in_extent(map, extent, (owned_by, used), count, near)))
     }
 
+    /// In an extent of `tree`, but for those of `vacated`.
     fn in_extents_of(
         &self,
         tree: TreeId,
         (count, most): (u32, u32),
+        vacated: Option<&Vacated>,
     ) -> Result<Option<Reserved<'_>>, Error> {
         let (TreeHint { cursor: start, .. }, frees) = self.hint(tree);
+        let is_passed_by = |extent| vacated.is_some_and(|vacated| vacated.has_extent(extent));
+        // See vacate.V2.
+        let move_cursor = |extent| {
+            if vacated.is_none() {
+                self.move_cursor(tree, frees, extent, count);
+            }
+        };
         let groups = self.groups()?;
         for group in start / EXTENTS_PER_MAP..groups {
             let map = self.open_map(group)?;
             let first = (group * EXTENTS_PER_MAP).max(start);
             for extent in first..(group + 1) * EXTENTS_PER_MAP {
                 let found = entry(&map, extent);
-                if found.0 == owner(tree) && found.1.count_zeros() >= count {
-                    self.move_cursor(tree, frees, extent, count);
+                let has_room = found.0 == owner(tree) && found.1.count_zeros() >= count;
+                if has_room && !is_passed_by(extent) {
+                    move_cursor(extent);
                     let count = found.1.count_zeros().min(most);
                     return Ok(Some(Reserved::in_extent(map, extent, found, count, 0)));
                 }
             }
         }
-        self.move_cursor(tree, frees, groups * EXTENTS_PER_MAP, count);
+        move_cursor(groups * EXTENTS_PER_MAP);
         Ok(None)
     }
 
@@ -489,63 +481,6 @@ impl Space {
         let mut hints = self.hints.lock();
         hints.used_end = hints.used_end.map(|end| end.max(group * EXTENTS_PER_MAP + 1));
         Ok(())
-    }
-
-    /// Latches the map of `pages`, which belong to `tree` and lie in one extent. Nothing has
-    /// changed until `Freeing::free`.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool; `Corrupt` if a page is not in use, or another tree's.
-    pub(crate) fn freeing(&self, tree: TreeId, pages: &[PageId]) -> Result<Freeing<'_>, Error> {
-        let extent = extent_of(pages[0]);
-        let map = self.open_map(extent / EXTENTS_PER_MAP)?;
-        let (owned_by, mut used) = entry(&map, extent);
-        for page in pages {
-            assert_eq!(extent_of(*page), extent, "pages of one extent");
-            let bit = 1 << (page.0 % EXTENT_PAGES);
-            if owned_by != owner(tree) || used & bit == 0 {
-                let what = "its map says that it is not in use";
-                return Err(Error::corrupt(Part::Home, *page, what));
-            }
-            used &= !bit;
-        }
-        let entry = if used == 0 { (NOBODY, 0) } else { (owned_by, used) };
-        Ok(Freeing { space: self, map, extent, tree, entry })
-    }
-
-    /// Frees extents of `tree` from the extent `from` on, at most what one nested action may free:
-    /// no task may be in the tree, and no undo may come. Returns where to go on, if anywhere.
-    ///
-    /// # Errors
-    ///
-    /// Those of the pool and of `Writer::change`.
-    pub(crate) fn free_some<W: Writer>(
-        &self,
-        w: &mut W,
-        tree: TreeId,
-        from: u64,
-    ) -> Result<Option<u64>, Error> {
-        let groups = self.groups()?;
-        for group in from / EXTENTS_PER_MAP..groups {
-            let mut map = self.open_map(group)?;
-            let end = (group + 1) * EXTENTS_PER_MAP;
-            let first = from.max(group * EXTENTS_PER_MAP);
-            let is_owned = |extent: &u64| entry(&map, *extent).0 == owner(tree);
-            let found: Vec<u64> = (first..end).filter(is_owned).take(FREED_MAX).collect();
-            let Some(&last) = found.last() else { continue };
-            let nested = w.begin_nested();
-            for extent in &found {
-                put_entries(w, &mut map, *extent, &[(NOBODY, 0)])?;
-            }
-            w.end_nested(nested)?;
-            drop(map);
-            let mut hints = self.hints.lock();
-            hints.frees += 1;
-            hints.free = hints.free.min(found[0]);
-            return Ok(Some(last + 1));
-        }
-        Ok(None)
     }
 
     /// Forgets a tree whose extents are free.

@@ -14,6 +14,8 @@ use terrace_policy::{FlashRole, designs, restarts};
 use terrace_pool::{Mutation, Mutations};
 use terrace_rt::{LeafMutex, Prng, Stopped, Virtual, VirtualConfig, sleep};
 
+#[path = "blocks/beside.rs"]
+mod beside;
 #[path = "blocks/harmed.rs"]
 mod harmed;
 
@@ -452,6 +454,49 @@ fn blocks_are_removed_from_a_full_home() {
             put += 1;
         }
         assert!(put + KEPT + 8 > count * 2 / 3, "{put} blocks in the room of {}", count * 2 / 3);
+        db.check().expect("whole");
+        db.close().expect("good devices");
+    };
+    world.run(run).expect("nobody waits for ever");
+}
+
+/// What tables keep for their next blocks is there for others once home is full.
+#[test]
+fn a_full_home_keeps_no_pages_for_later() {
+    const HOARDERS: [TableDef<u64, [u8; 8192]>; 6] = [
+        TableDef::new("a"),
+        TableDef::new("b"),
+        TableDef::new("c"),
+        TableDef::new("d"),
+        TableDef::new("e"),
+        TableDef::new("f"),
+    ];
+    let world = world(6);
+    let rig = Rig::blank(&world.world(), 16 * MIB);
+    let run = || {
+        let db = rig.open(&NO_FLASH).expect("a new one");
+        for hoarder in HOARDERS {
+            let put = |key| db.write(|txn| txn.open_table(hoarder)?.insert(key, [1; 8192]));
+            (0..32).try_for_each(put).expect("room");
+            let remove = |key| db.write(|txn| txn.open_table(hoarder)?.remove(key).map(drop));
+            (0..32).try_for_each(remove).expect("no room is needed");
+        }
+        sleep(Nanos::from_secs(1));
+        let kept = db.table_bytes().expect("no error")["a"];
+        assert!(kept >= 32 * 8192, "{kept} bytes are kept");
+        let mut count = 0;
+        let refused = loop {
+            match db.write(|txn| txn.open_table(VOLUME)?.insert(count, [7; 8192])) {
+                Ok(()) => count += 1,
+                Err(error) => break error,
+            }
+        };
+        // Nothing is left that could be freed.
+        assert!(matches!(refused, Error::HomeFull { is_held_up: false, .. }), "{refused:?}");
+        let bytes = db.table_bytes().expect("no error");
+        for hoarder in ["a", "b", "c", "d", "e", "f"] {
+            assert!(bytes[hoarder] < 16 * 8192, "{} bytes of {hoarder}", bytes[hoarder]);
+        }
         db.check().expect("whole");
         db.close().expect("good devices");
     };

@@ -16,6 +16,9 @@ use terrace_device::{Keep, Store};
 use terrace_policy::{FlashRole, designs};
 use terrace_rt::{Prng, Virtual, VirtualConfig};
 
+#[path = "compaction/values.rs"]
+mod values;
+
 const ROWS: TableDef<u64, &[u8]> = TableDef::new("rows");
 const KEYS: u64 = 30_000;
 const WRITERS: u64 = 3;
@@ -25,7 +28,11 @@ const SPAN: Duration = Duration::from_secs(2);
 type Ledger = BTreeMap<u64, Vec<u8>>;
 
 fn value(prng: &mut Prng) -> Vec<u8> {
-    let len = if prng.below(200) == 0 { prng.below(30_000) } else { prng.below(150) };
+    let len = match prng.below(200) {
+        0 => prng.below(30_000),
+        1..5 => 8_192,
+        _ => prng.below(150),
+    };
     vec![prng.below(256) as u8; len as usize]
 }
 
@@ -78,7 +85,6 @@ fn a_home_that_shrank_takes_little() {
     let path = folder.path().join("db");
     let db = Database::builder().memory(4 << 20).create(&path).expect("a new path");
     let (mut ledger, mut prng) = (Ledger::new(), Prng::from_seed(1));
-    // No large values: those stay where they are.
     ledger.extend((0..KEYS * 8).map(|key| (key, vec![7; 100])));
     load(&db, 0..KEYS * 8, &mut ledger, &mut prng);
     thin(&db, 12, &mut ledger, &mut prng);

@@ -4,13 +4,15 @@
 mod model;
 #[path = "snapshots/races.rs"]
 mod races;
+#[path = "snapshots/spilled.rs"]
+mod spilled;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace::{Database, Devices, Durability, Error, Nanos, TableDef, World};
 use terrace_device::model::{Preset, SimDevice, build};
-use terrace_device::{Keep, Store};
+use terrace_device::{Device, Keep, Store};
 use terrace_pool::Mutations;
 use terrace_rt::{Prng, Virtual, VirtualConfig, sleep, spawn, yield_now};
 
@@ -28,22 +30,37 @@ struct Shape {
     version_bytes: u64,
     log_bytes: u64,
     mutations: Mutations,
+    /// Bytes for versions on disk.
+    spill_bytes: u64,
 }
 
-const SHAPE: Shape =
-    Shape { frames: 256, version_bytes: 4 << 20, log_bytes: 32 << 20, mutations: Mutations::NONE };
+const SHAPE: Shape = Shape {
+    frames: 256,
+    version_bytes: 4 << 20,
+    log_bytes: 32 << 20,
+    mutations: Mutations::NONE,
+    spill_bytes: 0,
+};
 
 impl Shape {
     fn create(&self) -> Database {
         let device = |bytes| build(Preset::Ram, World::current(), Store::new(bytes, Keep::Plain));
+        self.create_with((self.spill_bytes > 0).then(|| device(2 * self.spill_bytes) as _))
+    }
+
+    fn create_with(&self, versions: Option<Arc<dyn Device>>) -> Database {
+        let device = |bytes| build(Preset::Ram, World::current(), Store::new(bytes, Keep::Plain));
         let devices = Devices { home: device(64 << 20), flash: None, log: device(self.log_bytes) };
-        Database::builder()
+        let builder = Database::builder()
             .memory(self.frames * 8192)
             .version_memory(self.version_bytes)
             .tune(|tier| tier.mutations = self.mutations)
-            .devices(devices)
-            .create_on_devices()
-            .expect("memory")
+            .devices(devices);
+        let builder = match versions {
+            Some(device) => builder.version_device(device).version_limit(self.spill_bytes),
+            None => builder,
+        };
+        builder.create_on_devices().expect("memory")
     }
 }
 

@@ -15,6 +15,8 @@ const HUGE_ALIGN: usize = 2 << 20;
 const LINE_BYTES: usize = 64;
 /// Lines that a page request asks for: header, fences and the first slots.
 const PREFETCHED_LINES: usize = 10;
+/// Lines that a step of `PageAhead` asks for.
+const LINES_A_STEP: usize = 3;
 
 /// Page-sized, aligned memory, zeroed at first.
 pub struct Memory {
@@ -77,6 +79,37 @@ impl Memory {
         for line in 0..PREFETCHED_LINES {
             // SAFETY: the address is within the page.
             prefetch_line(unsafe { self.page(at).cast::<u8>().add(line * LINE_BYTES) });
+        }
+    }
+
+    /// Has the processor fetch a whole page, as its caller says.
+    #[inline]
+    #[must_use]
+    pub fn ahead(&self, at: usize) -> PageAhead<'_> {
+        PageAhead { page: self.page(at).cast(), at: 0, memory: std::marker::PhantomData }
+    }
+}
+
+/// A page of `Memory` that the processor fetches, a part at a time, while its caller does other
+/// work.
+#[derive(Debug)]
+pub struct PageAhead<'m> {
+    page: *const u8,
+    at: usize,
+    memory: std::marker::PhantomData<&'m Memory>,
+}
+
+impl PageAhead<'_> {
+    /// Has the processor fetch the next bytes of the page, a few lines.
+    #[inline]
+    pub fn step(&mut self) {
+        for _line in 0..LINES_A_STEP {
+            if self.at >= PAGE_SIZE {
+                return;
+            }
+            // SAFETY: the address is within the page.
+            prefetch_line(unsafe { self.page.add(self.at) });
+            self.at += LINE_BYTES;
         }
     }
 }

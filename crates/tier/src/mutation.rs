@@ -131,6 +131,19 @@ mutations! {
     EndAfterCollecting,
     /// Snapshots: pages of values and trees that an open snapshot sees stay.
     FreeSeenPages,
+    /// Spilled versions: what is taken out of the parts can be seen before it is gone there.
+    ShowFrozenLate,
+    /// Spilled versions: a run that an open snapshot needs stays.
+    DropNeededRuns,
+    /// Spilled versions: a reader looks into the parts first, then at what is spilled.
+    LookAtSpilledFirst,
+    /// Spilled versions: a reader that reads runs has no page latched.
+    ReadRunsLatched,
+    /// Spilled versions: only a row that is put behind all others of its tree leaves a mark.
+    MarkAnyInsert,
+    /// Spilled versions: what a row put behind all others says counts for a reader that has read
+    /// runs since it looked at the row.
+    KeepFirstBound,
 
     /// Tables: one that gets another name has an entry of the catalog at any moment.
     RenameWithoutGarbage,
@@ -139,6 +152,8 @@ mutations! {
     PunchBeforeCheckpoint,
     /// Compaction: the left neighbour of a node that moves leads to its new place.
     MoveWithoutNeighbour,
+    /// Compaction: the row of a value that moves is locked.
+    MoveUnlocked,
 
     /// Large values: home has their pages durably before a record refers to them.
     ReferBeforeSync,

@@ -18,6 +18,8 @@ enum Reads {
     Locking,
     /// One in two transactions through a snapshot, with these faults.
     Snapshots(Mutations),
+    /// As `Snapshots`, with little memory for versions, which are spilled.
+    Spilled(Mutations),
 }
 
 fn history(seed: u64, reads: Reads) -> History {
@@ -31,9 +33,12 @@ fn history(seed: u64, reads: Reads) -> History {
         Devices { home: device(32 << 20), flash: Some(device(2 << 20)), log: device(16 << 20) };
     let (snapshot_one_in, mutations) = match reads {
         Reads::Locking => (0, Mutations::NONE),
-        Reads::Snapshots(mutations) => (2, mutations),
+        Reads::Snapshots(mutations) | Reads::Spilled(mutations) => (2, mutations),
     };
     let version_bytes = [64 << 10, 64 << 10, 16 << 20][prng.below(3) as usize];
+    let is_spilled = matches!(reads, Reads::Spilled(_));
+    let version_bytes = if is_spilled { 64 << 10 } else { version_bytes };
+    let versions = is_spilled.then(|| device(8 << 20));
     let frames = if prng.chance(3) { 16 } else { 64 };
     let options = Options {
         seed,
@@ -47,7 +52,11 @@ fn history(seed: u64, reads: Reads) -> History {
     };
     world
         .run(|| {
-            let db = Database::builder()
+            let builder = match versions {
+                Some(device) => Database::builder().version_device(device).version_limit(4 << 20),
+                None => Database::builder(),
+            };
+            let db = builder
                 .tune(|tier| tier.mutations = mutations)
                 .memory(frames * 8192)
                 .version_memory(version_bytes)
@@ -91,6 +100,13 @@ fn histories_with_snapshots_are_serializable() {
     let Summary { committed, snapshots, dependencies, .. } = all;
     assert!(snapshots > 2000 && committed > 2 * snapshots / 3, "{snapshots} of {committed}");
     assert!(dependencies > committed, "clients must meet: {dependencies} of {committed}");
+}
+
+#[test]
+fn histories_with_snapshots_whose_versions_are_spilled_are_serializable() {
+    let all = checked(0..60, Reads::Spilled(Mutations::NONE)).expect("serializable");
+    let Summary { committed, snapshots, .. } = all;
+    assert!(snapshots > 1000, "{snapshots} of {committed}");
 }
 
 /// The first seed whose history shows the fault, if one of the first does.

@@ -210,6 +210,12 @@ fn compactions_lose_nothing() {
     cuts_lose_nothing("compact", 40);
 }
 
+/// The same, of values that move.
+#[test]
+fn values_that_move_lose_nothing() {
+    cuts_lose_nothing("gather", 150);
+}
+
 /// The same, of values whose pages go home before their record.
 #[test]
 fn large_values_lose_nothing() {

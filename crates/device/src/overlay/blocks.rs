@@ -11,14 +11,13 @@
 //! - B3: the file has no name, so that it vanishes with the process, however that ends.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::SECTOR_SIZE;
+use crate::{SECTOR_SIZE, nameless};
 
 /// Bytes of a block.
 pub(super) const BLOCK: usize = 8 * SECTOR_SIZE;
@@ -202,7 +201,7 @@ impl Blocks {
             return Ok(Place::Memory(Box::new([0; BLOCK])));
         }
         if self.file.is_none() {
-            self.file = Some(nameless_file(&std::env::temp_dir())?);
+            self.file = Some(nameless::file(&std::env::temp_dir())?);
         }
         let at = self.file_blocks;
         self.file_blocks += 1;
@@ -216,25 +215,6 @@ impl Drop for Blocks {
         let in_memory = in_memory.filter(|entry| matches!(entry.place, Place::Memory(_))).count();
         self.memory.used.fetch_sub((in_memory * BLOCK) as u64, Ordering::Relaxed);
     }
-}
-
-/// A file in `folder` that no other process can open (B3).
-fn nameless_file(folder: &Path) -> io::Result<File> {
-    static MADE: AtomicU64 = AtomicU64::new(0);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    let named = || {
-        // Not every file system has nameless files: make one, and take its name away.
-        let (process, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let path = folder.join(format!(".terrace-overlay-{process}-{number}"));
-        let file = options.clone().create_new(true).open(&path)?;
-        std::fs::remove_file(&path).map(|()| file)
-    };
-    let made = options.clone().custom_flags(libc::O_TMPFILE).open(folder).or_else(|_| named());
-    made.map_err(|source: io::Error| {
-        let what = format!("{}: cannot make a temporary file: {source}", folder.display());
-        io::Error::new(source.kind(), what)
-    })
 }
 
 #[cfg(test)]

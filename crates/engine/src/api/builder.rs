@@ -6,8 +6,9 @@ mod setup;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use terrace_device::{Access, OverlayMemory};
+use terrace_device::{Access, Device, OverlayMemory};
 use terrace_page::Lsn;
 use terrace_policy::{Design, FlashRole, Restart};
 use terrace_pool::{ColdStart, Metadata, PoolConfig};
@@ -79,6 +80,12 @@ pub struct Builder {
     lock_bytes: u64,
     lock_limits: LockLimits,
     version_bytes: u64,
+    /// Bytes of versions on disk; `None` if no limit was given.
+    version_limit: Option<u64>,
+    /// Where versions go for which memory has no room, if they are to be spilled: a device, or a
+    /// file in a folder.
+    version_device: Option<Arc<dyn Device>>,
+    version_folder: Option<PathBuf>,
     pub(super) identity: Option<u128>,
     pub(super) first_lsn: Lsn,
     restart: Option<Restart>,
@@ -122,6 +129,9 @@ impl Default for Builder {
                 close_timeout: LOCK_TIMEOUT,
             },
             version_bytes: VERSION_BYTES,
+            version_limit: None,
+            version_device: None,
+            version_folder: None,
             identity: None,
             first_lsn: FIRST_LSN,
             restart: None,
@@ -396,6 +406,7 @@ impl Builder {
         self.check_writable()?;
         let files = self.files(path.as_ref(), self.overwrite)?;
         self.places = files.places();
+        self.version_folder = files.folder();
         let sizes = Sizes { home: self.home_bytes, log: self.log_bytes };
         let (devices, shape, made) = files.create(&sizes, &self.create_step)?;
         self.log_shape = shape;
@@ -425,6 +436,7 @@ impl Builder {
         self.check()?;
         let files = self.files(path.as_ref(), self.overwrite)?;
         self.places = files.places();
+        self.version_folder = files.folder();
         let (mut made, limit) = (Made::default(), self.io_timeouts.flash);
         match self.open_files(&files, &mut made) {
             Ok((database, label)) => {

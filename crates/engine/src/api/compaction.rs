@@ -30,12 +30,13 @@ impl Database {
     /// was free before without holes goes back, too. Without it, home uses such room again, but no
     /// other file does.
     ///
-    /// The database stays in use. A compaction takes no locks, and changes a few pages at a time;
+    /// The database stays in use. A compaction waits for no lock, and changes few pages at a time;
     /// other transactions run beside it, and each of its steps survives a crash by itself. It reads
     /// all leaves, logs each page that it changes, and takes checkpoints at its end, which write
     /// home all that is dirty. Another thread may close the database meanwhile: it then returns
-    /// `Closed`. Pages of large values stay where they are: of those that, with their key and 11
-    /// bytes, have more than 4,040 bytes.
+    /// `Closed`. A value of 4,041 bytes or more, its key and 11 bytes included, moves in a
+    /// transaction that locks its row; it stays if another one has locked that, and if it has 1 MiB
+    /// or more.
     ///
     /// # Errors
     ///

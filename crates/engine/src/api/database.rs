@@ -10,7 +10,7 @@ use terrace_page::{Lsn, PAGE_SIZE};
 use terrace_pool::ColdStart;
 use terrace_rt::{LeafMutex, Mutex, Nanos, Task, Waited, World, dead, in_callback};
 
-use crate::api::Checkpoints;
+use crate::api::{Checkpoints, spilling};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::error::locked;
@@ -240,6 +240,7 @@ impl Database {
         if access == Access::ReadWrite {
             let reclaimer = Arc::clone(&engine);
             background.push(world.spawn("reclaim", move || reclaimer.reclaim.run(&reclaimer)));
+            background.extend(spilling::start(&engine, world));
         }
         if let Checkpoints::Every(interval) = checkpoints
             && access == Access::ReadWrite

@@ -286,6 +286,12 @@ impl Files {
         Error::NotADatabase { part: Part::Home, path: self.home.error_path(), what }
     }
 
+    /// The folder of the home, if that is a file.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        let folder = self.home.path.parent()?;
+        (!is_block_device(&self.home.path)).then(|| folder.to_path_buf())
+    }
+
     /// Opens the log and the flash of the database on `home`, whose superblock says whether it
     /// needs what is on flash, and notes in `made` what the flash was if it changes.
     ///

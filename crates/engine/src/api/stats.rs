@@ -7,6 +7,7 @@ use terrace_device::Counters;
 use terrace_pool::PoolStats;
 use terrace_rt::Nanos;
 
+use crate::api::spilling;
 use crate::{Database, Error, Lsn, TransactionId};
 
 /// Transactions since the database was opened, and gauges (named so).
@@ -29,10 +30,17 @@ pub struct TransactionStats {
     pub active: u64,
     /// Gauge: snapshots open.
     pub snapshots: u64,
-    /// Gauge: bytes of memory of the versions that are kept for snapshots.
+    /// Gauge: how long the oldest snapshot is open; zero if none is.
+    pub oldest_snapshot: Nanos,
+    /// Gauge: bytes of memory of the versions that are kept for snapshots, and of what it takes to
+    /// find those on disk.
     pub version_bytes: u64,
     /// Gauge: where the log ended when the oldest snapshot that is open was begun.
-    pub oldest_snapshot: Option<Lsn>,
+    pub oldest_snapshot_at: Option<Lsn>,
+    /// Gauge: bytes of versions on disk.
+    pub version_disk_bytes: u64,
+    /// Gauge: sorted runs of versions on disk.
+    pub version_runs: u64,
 }
 
 /// The log since the database was opened, and gauges.
@@ -141,9 +149,8 @@ impl Database {
             lock_escalations: count(&tally.escalations),
             locks: locks.stored,
             active: engine.locks.owners_count() + engine.versions.open_count(),
-            snapshots: engine.versions.open_count(),
-            version_bytes: engine.versions.bytes(),
-            oldest_snapshot: engine.versions.horizon().oldest(),
+            oldest_snapshot_at: engine.versions.horizon().oldest(),
+            ..spilling::stats(engine)
         };
         Stats {
             pool: engine.pool.stats(),

@@ -183,15 +183,35 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
         core.check_table(&self.tree, self.name).map(|()| core)
     }
 
+    /// The table's tree.
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
     fn get_in(&self, key: &K::View<'_>, mode: LockMode, out: &mut Vec<u8>) -> Result<bool, Error> {
         let encoded = Encoded::key::<K>(self.core(), key);
+        self.get_bytes(&encoded.key, mode, out)
+    }
+
+    fn get_bytes(&self, key: &[u8], mode: LockMode, out: &mut Vec<u8>) -> Result<bool, Error> {
         let found = self.live()?.read(|context| {
-            self.tree.get(context, &encoded.key, mode, |bytes| {
+            self.tree.get(context, key, mode, |bytes| {
                 out.clear();
                 out.extend_from_slice(bytes);
             })
         })?;
         Ok(found.is_some())
+    }
+
+    /// The value of an encoded key.
+    pub(super) fn get_encoded(
+        &self,
+        key: &[u8],
+        mode: LockMode,
+    ) -> Result<Option<Owned<V>>, Error> {
+        let mut bytes = Vec::new();
+        let found = self.get_bytes(key, mode, &mut bytes)?;
+        found.then(|| Owned::new(bytes, (self.core(), &self.tree))).transpose()
     }
 
     fn get_owned(&self, key: &K::View<'_>, mode: LockMode) -> Result<Option<Owned<V>>, Error> {

@@ -114,7 +114,9 @@ pub struct WriteTransaction {
 /// While it is open, memory keeps what rows were that others change, and pages of large values and
 /// tables that others drop stay at home. If that memory is more than
 /// [`Builder::version_memory`](crate::Builder::version_memory), the oldest snapshots are ended:
-/// each of their operations fails with [`Error::SnapshotTooOld`] from then on.
+/// each of their operations fails with [`Error::SnapshotTooOld`] from then on. With
+/// [`Builder::version_limit`](crate::Builder::version_limit), a file takes what memory has no room
+/// for; if that fails, operations of a snapshot fail with [`Error::SnapshotLost`].
 ///
 /// There is one exception. While a transaction is open that has changed so much that its undo has
 /// no room in memory (see there), or while an unfinished one of before a crash cannot be rolled

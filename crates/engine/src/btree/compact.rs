@@ -8,8 +8,7 @@
 //! - X2: all links to it change with it: that of the parent, which has it as a child, and the
 //!   `right` of the left neighbour, even under another parent.
 //! - X3: the tree's header and root never move: the catalog, or the header, says where they are.
-//! - X4: a large value does not move. See `overflow`: a reader of the value may know its pages, and
-//!   a snapshot, or an undo, that of a block.
+//! - X4: values outside leaves move otherwise: see `rewrite`.
 
 use terrace_page::{PAGE_SIZE, PageId, PageKind, kind};
 use terrace_pool::Mutation;

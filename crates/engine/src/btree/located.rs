@@ -57,18 +57,11 @@ impl Tree {
             LockMode::Exclusive => self.leaf_read_first(r, key)?,
             _ => self.leaf_read(r, key)?,
         };
-        let node = Node::again(&leaf);
         if let Some(view) = r.snapshot() {
-            let mut older = Vec::new();
-            let current = node.search(key).ok().map(|slot| node.record(slot));
-            let seen = self.seen(&view, &leaf, key, current, &mut older);
-            let stored = seen.map(|record| self.stored(leaf.id(), record)).transpose();
-            return if view.is_ended() {
-                Err(Error::SnapshotTooOld)
-            } else {
-                stored.map(Step::Done)
-            };
+            let stored = self.look(&view, leaf, key, |leaf, record| self.stored(leaf, record));
+            return if view.is_ended() { Err(view.why_ended()) } else { stored.map(Step::Done) };
         }
+        let node = Node::again(&leaf);
         match node.search(key) {
             Ok(slot) => {
                 lock_or_wait!(self, r, key, mode);

@@ -1,6 +1,6 @@
 //! Point reads.
 
-use terrace_page::PageBuf;
+use terrace_page::{Lsn, PageBuf, PageId};
 use terrace_pool::PageRef;
 
 use super::node::{GHOST, Node, OVERFLOW};
@@ -28,10 +28,10 @@ impl Tree {
             LockMode::Exclusive => self.leaf_read_first(r, key)?,
             _ => self.leaf_read(r, key)?,
         };
-        let node = Node::again(&leaf);
         if let Some(view) = r.snapshot() {
-            return self.get_seen(&view, &leaf, key, show).map(Step::Done);
+            return self.get_seen(&view, leaf, key, show).map(Step::Done);
         }
+        let node = Node::again(&leaf);
         match node.search(key) {
             Ok(slot) => {
                 node.prefetch(slot);
@@ -62,24 +62,56 @@ impl Tree {
     fn get_seen<T>(
         &self,
         view: &View<'_>,
-        leaf: &PageRef<'_>,
+        leaf: PageRef<'_>,
         key: &[u8],
         show: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>, Error> {
-        let node = Node::again(leaf);
+        self.look(view, leaf, key, |leaf, (flags, mut value)| {
+            let mut whole = Vec::new();
+            if flags & OVERFLOW != 0 {
+                self.read_large(leaf, value, &mut whole)?;
+                value = &whole;
+            }
+            // Checked before `show` gets a value that may be of another moment.
+            if view.is_ended() { Err(view.why_ended()) } else { Ok(show(value)) }
+        })
+    }
+
+    /// Shows what a snapshot sees of `key`, which belongs to `leaf`, to `show`, with that leaf's
+    /// number: under its latch, unless the row is spilled.
+    ///
+    /// # Errors
+    ///
+    /// `SnapshotLost`, and those of `show`.
+    pub(super) fn look<T>(
+        &self,
+        view: &View<'_>,
+        leaf: PageRef<'_>,
+        key: &[u8],
+        show: impl FnOnce(PageId, Record<'_>) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let id = leaf.id();
+        let early = view.look_early((self.id, key));
+        let node = Node::again(&leaf);
         let slot = node.search(key).ok();
         slot.inspect(|&slot| node.prefetch(slot));
         let current = slot.map(|slot| node.record(slot));
-        let (mut older, mut whole) = (Vec::new(), Vec::new());
-        let Some((flags, mut value)) = self.seen(view, leaf, key, current, &mut older) else {
-            return Ok(None);
+        let mut older = Vec::new();
+        let found = self.seen(view, &leaf, key, current, &mut older);
+        let Some(bound) = found.bound.filter(|_| view.has_spilled()) else {
+            return found.record.map(|record| show(id, record)).transpose();
         };
-        if flags & OVERFLOW != 0 {
-            self.read_large(leaf.id(), value, &mut whole)?;
-            value = &whole;
-        }
-        // Checked before `show` gets a value that may be of another moment.
-        if view.is_ended() { Err(Error::SnapshotTooOld) } else { Ok(Some(show(value))) }
+        // No task that writes waits until the file was read.
+        let here: Option<Vec<u8>> = found.record.map(owned);
+        let latched = view.reads_latched().then_some(leaf);
+        let spilled = match early {
+            Some(early) => early?,
+            None => view.spilled((self.id, key), bound)?,
+        };
+        drop(latched);
+        let record = spilled.unwrap_or(here);
+        let record = record.as_deref().and_then(<[u8]>::split_first);
+        record.map(|(&flags, value)| show(id, (flags, value))).transpose()
     }
 
     /// What a snapshot sees of a row, of which its leaf has `current`: that, or what is put into
@@ -92,17 +124,35 @@ impl Tree {
         key: &[u8],
         current: Option<Record<'r>>,
         older: &'r mut Vec<u8>,
-    ) -> Option<Record<'r>> {
+    ) -> Found<'r> {
+        let mut bound = None;
         if !view.is_current(leaf) {
-            match view.see(self.id, key, current, older) {
+            let (seen, before) = view.see(self.id, key, current, older);
+            bound = Some(before);
+            match seen {
                 Seen::Current => (),
-                Seen::Absent => return None,
+                Seen::Absent => return Found { record: None, bound },
                 Seen::Older => {
-                    let (flags, value) = older.split_first()?;
-                    return Some((*flags, value));
+                    let record = older.split_first().map(|(&flags, value)| (flags, value));
+                    return Found { record, bound };
                 }
             }
         }
-        current.filter(|(flags, _)| flags & GHOST == 0)
+        Found { record: current.filter(|(flags, _)| flags & GHOST == 0), bound }
     }
+}
+
+/// What a snapshot sees of a row by its leaf and the versions in memory.
+pub(super) struct Found<'r> {
+    pub(super) record: Option<Record<'r>>,
+    /// What is spilled counts more, if its change ended before this; `None`: nothing does.
+    pub(super) bound: Option<Lsn>,
+}
+
+/// Flags and value, in one piece.
+pub(super) fn owned((flags, value): Record<'_>) -> Vec<u8> {
+    let mut record = Vec::with_capacity(1 + value.len());
+    record.push(flags);
+    record.extend_from_slice(value);
+    record
 }

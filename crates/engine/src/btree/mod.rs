@@ -51,6 +51,7 @@ mod blocks;
 mod check;
 mod compact;
 mod descend;
+mod fetch;
 mod header;
 mod leaves;
 
@@ -62,6 +63,7 @@ pub(crate) mod old;
 mod overflow;
 mod purge;
 mod reference;
+mod rewrite;
 mod room;
 mod runs;
 mod salvage;
@@ -89,6 +91,7 @@ pub(crate) use check::TreeStats;
 pub(crate) use check::fuzz;
 
 pub(crate) use compact::{Moved, Tightened};
+pub(crate) use fetch::FETCHED_MAX;
 
 pub(crate) use leaves::Leaves;
 #[allow(unused_imports)]
@@ -98,6 +101,7 @@ pub(crate) use located::Stored;
 pub(crate) use node::{GHOST, Node, OVERFLOW};
 pub(crate) use old::restored;
 pub(crate) use purge::Reclaimable;
+pub(crate) use rewrite::ToVacate;
 pub(crate) use runs::{HOME_FIRST_MIN, RAW_DATA, Unfinished};
 pub use salvage::Flaw;
 pub(crate) use salvage::Sink;

@@ -51,6 +51,7 @@ use std::ops::Range;
 
 use terrace_page::{HEADER_SIZE, PAGE_SIZE, PageBuf, PageId, PageKind, kind};
 
+pub(crate) use super::short::common_prefix;
 use super::short::{compare, equal, first_four, starts_with};
 
 pub(crate) const LEVEL_AT: usize = 6;
@@ -152,17 +153,6 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     }
 }
 
-/// The length of what `a` and `b` both begin with.
-pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    if starts_with(b, a) {
-        return a.len();
-    }
-    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
-    let words = a_words.iter().zip(b_words).take_while(|(a, b)| a == b).count();
-    let (a_rest, b_rest) = (&a[8 * words..], &b[8 * words..]);
-    8 * words + a_rest.iter().zip(b_rest).take_while(|(a, b)| a == b).count()
-}
-
 /// The shortest key that separates `left` from `right`: above the one, at most the other.
 pub(crate) fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
     &right[..(common_prefix(left, right) + 1).min(right.len())]
@@ -201,6 +191,16 @@ impl std::ops::Deref for Joined {
     fn deref(&self) -> &[u8] {
         if self.len <= Joined::SHORT { &self.short[..self.len] } else { &self.long }
     }
+}
+
+/// A cell of a leaf.
+pub(crate) struct LeafCell<'a> {
+    pub(crate) flags: u8,
+    /// The key without the prefix.
+    pub(crate) suffix: &'a [u8],
+    /// Where in the page the value is.
+    pub(crate) value_at: usize,
+    pub(crate) value_len: usize,
 }
 
 /// A page read as a node.
@@ -323,24 +323,29 @@ impl<'a> Node<'a> {
     /// Leaf: the flags and the value of key `index`.
     #[inline]
     pub(crate) fn record(&self, index: usize) -> (u8, &'a [u8]) {
+        match self.leaf_cell(index) {
+            Some(cell) => (cell.flags, &self.page[cell.value_at..cell.value_at + cell.value_len]),
+            None => (0, &[]),
+        }
+    }
+
+    /// Leaf: all of cell `index` at once. `None` if it is none.
+    #[inline]
+    pub(crate) fn leaf_cell(&self, index: usize) -> Option<LeafCell<'a>> {
         let slot = self.slot(index);
-        let cell = slot_offset(slot);
-        let Some([flags, low, high]) =
-            self.page.get(cell..).and_then(|cell| cell.first_chunk::<LEAF_CELL>())
-        else {
-            return (0, &[]);
-        };
-        let at = cell + LEAF_CELL + slot_key_len(slot);
-        let len = usize::from(u16::from_le_bytes([*low, *high]));
-        (*flags, self.page.get(at..at + len).unwrap_or_default())
+        let (at, key_len) = (slot_offset(slot), slot_key_len(slot));
+        let (head, rest) = self.page.get(at..)?.split_first_chunk::<LEAF_CELL>()?;
+        let [flags, low, high] = *head;
+        let (suffix, rest) = rest.split_at_checked(key_len)?;
+        let value_len = usize::from(u16::from_le_bytes([low, high]));
+        let value_at = at + LEAF_CELL + key_len;
+        (value_len <= rest.len()).then_some(LeafCell { flags, suffix, value_at, value_len })
     }
 
     /// Leaf: where in the page the value of key `index` lies.
     #[inline]
     pub(crate) fn value_at(&self, index: usize) -> Range<usize> {
-        let end = |value: &[u8]| value.as_ptr().addr() - self.page.as_ptr().addr() + value.len();
-        let (_, value) = self.record(index);
-        if value.is_empty() { 0..0 } else { end(value) - value.len()..end(value) }
+        self.leaf_cell(index).map_or(0..0, |cell| cell.value_at..cell.value_at + cell.value_len)
     }
 
     /// The page that it is in.

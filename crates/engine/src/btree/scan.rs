@@ -30,6 +30,7 @@ use crate::{Error, LockMode, LockRequest};
 
 mod batch;
 mod seen;
+mod spilled;
 
 pub(crate) use batch::{Batch, LEAF};
 
@@ -58,6 +59,8 @@ enum At {
     Past(Vec<u8>),
     /// Backward: it has met all keys from this fence up.
     Below(Vec<u8>),
+    /// Forward: it has met all keys below this fence.
+    Above(Vec<u8>),
     /// At its other end.
     Done,
 }
@@ -231,6 +234,7 @@ impl Scan {
     fn from(&self) -> Bound<&[u8]> {
         match &self.at {
             At::Past(key) => Bound::Excluded(&key[..]),
+            At::Above(key) => Bound::Included(&key[..]),
             _ => self.lower.as_ref().map(|key| &key[..]),
         }
     }
@@ -453,7 +457,7 @@ impl Scan {
 
     /// Asks for the leaves to come, if the scan has shown that it is one.
     fn read_ahead(&mut self, tree: &Tree) -> Result<(), Error> {
-        let (At::Past(past) | At::Below(past)) = &self.at else { return Ok(()) };
+        let (At::Past(past) | At::Below(past) | At::Above(past)) = &self.at else { return Ok(()) };
         let most = (AHEAD_PER_WALKED * self.walked).min(AHEAD_LEAVES);
         if self.walked == 0 || self.ahead > most / 2 {
             return Ok(());

@@ -42,6 +42,51 @@ fn first_of_three(bytes: &[u8]) -> u32 {
     }
 }
 
+/// Up to sixteen bytes as a number, the first one lowest.
+#[inline(always)]
+fn word(bytes: &[u8]) -> u128 {
+    let low = |chunk: [u8; 8]| u128::from(u64::from_le_bytes(chunk));
+    // Two chunks that overlap where there are fewer bytes than both have.
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        return low(*first) | low(*last) << (8 * (bytes.len() - 8));
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return u128::from(first) | u128::from(last) << (8 * (bytes.len() - 4));
+    }
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u128::from(*byte))
+}
+
+/// What many runs of bytes begin with: a prefix, to be put before each of them.
+pub(super) struct Prefix<'p> {
+    bytes: &'p [u8],
+    word: u128,
+}
+
+/// Bytes that are put together as a word.
+const WORD: usize = 16;
+
+impl<'p> Prefix<'p> {
+    pub(super) fn new(bytes: &'p [u8]) -> Prefix<'p> {
+        Prefix { bytes, word: if bytes.len() <= WORD { word(bytes) } else { 0 } }
+    }
+
+    /// Appends it and `rest` to `out`.
+    #[inline(always)]
+    pub(super) fn append(&self, rest: &[u8], out: &mut Vec<u8>) {
+        let len = self.bytes.len() + rest.len();
+        if len > WORD || self.bytes.len() == WORD {
+            out.extend_from_slice(self.bytes);
+            out.extend_from_slice(rest);
+            return;
+        }
+        let end = out.len() + len;
+        let both = self.word | word(rest) << (8 * self.bytes.len());
+        out.extend_from_slice(&both.to_le_bytes());
+        out.truncate(end);
+    }
+}
+
 /// How `a` sorts to `b`.
 #[inline]
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
@@ -80,6 +125,17 @@ pub(super) fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
     bytes.get(..prefix.len()).is_some_and(|head| equal(head, prefix))
 }
 
+/// The length of what `a` and `b` both begin with.
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    if starts_with(b, a) {
+        return a.len();
+    }
+    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let words = a_words.iter().zip(b_words).take_while(|(a, b)| a == b).count();
+    let (a_rest, b_rest) = (&a[8 * words..], &b[8 * words..]);
+    8 * words + a_rest.iter().zip(b_rest).take_while(|(a, b)| a == b).count()
+}
+
 #[cfg(test)]
 mod tests {
     use terrace_rt::Prng;
@@ -101,6 +157,9 @@ mod tests {
             assert!(equal(&a, &a.clone()) && starts_with(&a, &a[..a.len() / 2]));
             let mut padded = [0; 8];
             padded[..a.len().min(8)].copy_from_slice(&a[..a.len().min(8)]);
+            let mut out = vec![7];
+            Prefix::new(&a).append(&b, &mut out);
+            assert_eq!(out, [&[7], &a[..], &b[..]].concat(), "{a:?} {b:?}");
             assert_eq!(first_eight(&a), u64::from_be_bytes(padded), "{a:?}");
             assert_eq!(first_four(&a), (u64::from_be_bytes(padded) >> 32) as u32, "{a:?}");
         }

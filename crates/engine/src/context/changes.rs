@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, PageKind, TxnId, kind, lsn};
-use terrace_pool::PageMut;
+use terrace_pool::{Mutation, PageMut};
 
 use super::room::RECORD_BYTES;
 use super::{Context, Mode};
@@ -122,6 +122,16 @@ impl Context {
             | Change::LeafReplace { slot, .. }
             | Change::LeafPatch { slot, .. } => Some(node.record(usize::from(slot))),
             _ => unreachable!("a row is changed by no {change:?}"),
+        };
+        let toward = match *change {
+            // No key is behind the last one of the last leaf.
+            Change::LeafInsert { slot, .. }
+                if usize::from(slot) == node.len() && node.upper().is_none()
+                    || self.engine.pool.mutations().has(Mutation::MarkAnyInsert) =>
+            {
+                Toward::Append
+            }
+            _ => toward,
         };
         let writer = (chain.fate(), appended.lsn, appended.versioned);
         self.engine.versions.keep(&Row::new(tree, key), current, writer, toward);

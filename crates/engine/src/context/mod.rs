@@ -150,7 +150,7 @@ impl Context {
     #[inline]
     pub(crate) fn check_snapshot(&self) -> Result<(), Error> {
         match &self.snapshot {
-            Some(snapshot) if snapshot.is_ended() => Err(Error::SnapshotTooOld),
+            Some(snapshot) if snapshot.is_ended() => Err(snapshot.why_ended()),
             _ => Ok(()),
         }
     }

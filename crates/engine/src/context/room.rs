@@ -164,9 +164,13 @@ impl Context {
     /// try again. A rollback has its space (`Purpose::Undo`), and what works for a transaction lets
     /// that one wait.
     pub(crate) fn wait_for_space(&mut self, wait: &mut SpaceWait) -> bool {
-        self.mode == Mode::Forward
-            && self.works_for == TxnId(0)
-            && self.engine.reclaim.frees_more(self.txn, wait, self.lock_timeout)
+        if self.mode != Mode::Forward || self.works_for != TxnId(0) {
+            return false;
+        }
+        if wait.is_new() {
+            self.engine.offer_spare();
+        }
+        self.engine.reclaim.frees_more(self.txn, wait, self.lock_timeout)
     }
 
     /// After home was full: whether space is about to be free once the transaction has ended.

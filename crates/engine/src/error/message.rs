@@ -39,6 +39,7 @@ impl fmt::Display for Error {
             | Error::Savepoint { .. }
             | Error::Doomed { .. }
             | Error::SnapshotTooOld
+            | Error::SnapshotLost { .. }
             | Error::UnfinishedLoad => of_transaction(self, f),
             Error::KeyTooLong { .. }
             | Error::ValueTooLong { .. }
@@ -106,7 +107,13 @@ fn of_transaction(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         ),
         Error::SnapshotTooOld => f.write_str(
             "the snapshot was ended, since the versions of rows that it may see took more than \
-             `version_memory`: begin another one, allow more memory, or read for a shorter time",
+             `version_memory`, or `version_limit` if that is set: begin another one, allow more, \
+             or read for a shorter time",
+        ),
+        Error::SnapshotLost { source } => write!(
+            f,
+            "the snapshot was ended, since the file of old row versions failed: begin another one, \
+             and see to the disk of the home's folder: {source}",
         ),
         Error::UnfinishedLoad => f.write_str(
             "a bulk load of the transaction was not finished: call Loader::finish first, or roll \

@@ -21,6 +21,13 @@ pub(crate) struct HeldUp {
     performed: u64,
 }
 
+impl SpaceWait {
+    /// Whether nothing was waited for yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.tried.is_none()
+    }
+}
+
 impl Reclaim {
     /// Whether space is about to be free once `txn`, for which home was full, has ended: the task
     /// has work, or garbage that other transactions made waits for the end of `txn` or of older

@@ -91,6 +91,7 @@ fn perform(engine: &Arc<Engine>, work: &Work) -> Result<Progress, Error> {
         Work::Page(page) => trees.purge_page(engine, *page),
         Work::Chains(tree) => trees.free_chains(engine, *tree),
         Work::Blocks(tree) => trees.tidy_blocks(engine, *tree),
+        Work::Spare(tree) => trees.free_spare(engine, *tree),
         Work::Tree(tree) => trees.free_dropped(engine, *tree),
         Work::Survey => {
             trees.survey(|work| engine.reclaim.offer(work))?;

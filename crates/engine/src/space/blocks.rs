@@ -158,6 +158,16 @@ impl Space {
         self.blocks.lock().0.keys().copied().collect()
     }
 
+    /// The trees that keep pages for their next blocks which may be freed now.
+    pub(crate) fn trees_with_spare(&self, oldest: TxnId) -> Vec<TreeId> {
+        let known = self.blocks.lock();
+        let may_go = |given: &(TxnId, PageId)| given.0 < oldest;
+        let keeps =
+            |blocks: &Blocks| !blocks.free.is_empty() || blocks.order.first().is_some_and(may_go);
+        let trees = known.0.iter().filter(|(_, blocks)| keeps(blocks));
+        trees.map(|(tree, _)| *tree).collect()
+    }
+
     /// From here on what becomes of the tree's blocks is noted. An earlier opening may have left
     /// some over.
     pub(crate) fn know_blocks(&self, tree: TreeId, is_sweep_due: bool) {
@@ -209,6 +219,10 @@ impl Space {
     ///
     /// Those of the pool.
     pub(crate) fn refill_blocks(&self, tree: TreeId, oldest: TxnId) -> Result<bool, Error> {
+        if self.vacated(blocks_of(tree)).is_some() {
+            // They may be of extents that blocks leave.
+            return Ok(false);
+        }
         let given = self.given_up(tree, oldest, (0, REFILL))?;
         self.with_blocks(tree, |blocks| {
             for &GivenUp { given, is_owned } in &given {

@@ -4,7 +4,8 @@
 //! ```text
 //!   tighten   nodes that fit into the one before are merged: the leaves in key order, then each
 //!             level above
-//!   gather    pages leave the extents that are used least, for free pages of fuller ones
+//!   gather    nodes leave the extents that are used least, for free pages of fuller ones
+//!   rewrite   so do values of some pages: each is put again in a transaction that locks its row
 //!   punch     free extents give their room back, behind two checkpoints (`space::holes`)
 //! ```
 
@@ -14,15 +15,16 @@ use std::sync::Arc;
 use terrace_pool::Mutation;
 use terrace_rt::{Nanos, dead, sleep, yield_now};
 
-use super::Trees;
-use crate::btree::{Keep, Moved, Tightened, Tree};
+use super::{CATALOG, Trees};
+use crate::api::Durability;
+use crate::btree::{Keep, Moved, Put, Tightened, ToVacate, Tree};
+use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::reclaim::{Progress, may_pass};
-use crate::space::{EXTENT_PAGES, Extent};
+use crate::space::{EXTENT_PAGES, Extent, KEPT_FROM, Vacated, blocks_of};
+use crate::writer::Step;
 use crate::{Error, TreeId};
 
-/// Extents with at least this many used pages keep them.
-const KEPT_FROM: u32 = EXTENT_PAGES as u32 / 4 * 3;
 /// How long a compaction pauses after an error that may pass, such as a full log.
 const PAUSE: Nanos = Nanos::from_millis(20);
 /// Errors in a row after which it is given up.
@@ -59,8 +61,23 @@ impl Trees {
             self.tighten(engine, tree.id(), &mut tidied)?;
             self.gather(engine, tree.id(), &mut tidied)?;
             self.free_blocks(engine, tree.id(), &mut tidied)?;
+            if self.rewrite(engine, tree.id(), &mut tidied)? {
+                self.free_chains_of(engine, tree.id(), &mut tidied)?;
+                self.free_blocks(engine, tree.id(), &mut tidied)?;
+            }
+            for owner in [blocks_of(tree.id()), tree.id()] {
+                self.free_unused(engine, tree.id(), owner, &mut tidied)?;
+            }
         }
         Ok(tidied)
+    }
+
+    /// Counts a step, and lets others go first if home is busy.
+    fn count_step(engine: &Engine, tidied: &mut Tidied) {
+        tidied.steps += 1;
+        if tidied.steps.is_multiple_of(BUSY_STEPS) && engine.home.queued() >= BUSY_REQUESTS {
+            sleep(BUSY_NAP);
+        }
     }
 
     /// Runs a step in the tree, if it is there still and whole.
@@ -71,10 +88,7 @@ impl Trees {
         tidied: &mut Tidied,
         mut step: impl FnMut(&Tree) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
-        tidied.steps += 1;
-        if tidied.steps.is_multiple_of(BUSY_STEPS) && engine.home.queued() >= BUSY_REQUESTS {
-            sleep(BUSY_NAP);
-        }
+        Trees::count_step(engine, tidied);
         for _ in 0..ERRORS_MAX {
             engine.check_beginning()?;
             let done = engine.reclaim.lend(|| match self.find(tree) {
@@ -157,6 +171,122 @@ impl Trees {
             if to >= from {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Moves values out of extents of which few pages are used. Whether any was moved.
+    fn rewrite(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+        tidied: &mut Tidied,
+    ) -> Result<bool, Error> {
+        let Some(found) = self.find(tree).filter(|_| tree != CATALOG) else { return Ok(false) };
+        let extents = ToVacate {
+            blocks: Vacated::of(self.space.extents_of(blocks_of(tree))?, |_| false),
+            own: Vacated::of(self.space.extents_of(tree)?, |extent| found.stays_in(extent)),
+        };
+        if extents.is_empty() {
+            return Ok(false);
+        }
+        let _vacating = [
+            self.space.vacate(blocks_of(tree), &extents.blocks),
+            self.space.vacate(tree, &extents.own),
+        ];
+        let before = tidied.moved;
+        let mut from = Some(Vec::new());
+        while let Some(key) = from {
+            let look = |tree: &Tree| tree.values_in(&key, &extents);
+            let Some(candidates) = self.step(engine, tree, tidied, look)? else { break };
+            for key in candidates.keys {
+                Trees::count_step(engine, tidied);
+                tidied.moved += self.move_value(engine, &found, &key, &extents)?;
+                yield_now();
+            }
+            from = candidates.next;
+        }
+        Ok(tidied.moved > before)
+    }
+
+    /// Puts a value again, elsewhere, if nobody has locked its row. How many pages it has then.
+    fn move_value(
+        &self,
+        engine: &Arc<Engine>,
+        tree: &Tree,
+        key: &[u8],
+        extents: &ToVacate,
+    ) -> Result<u64, Error> {
+        engine.check_beginning()?;
+        let mut context = Context::begin(engine, Locking::On)?;
+        // See rewrite.R1.
+        context.set_lock_timeout(Nanos::ZERO);
+        let moved = self.put_again(&mut context, tree, key, extents);
+        match moved {
+            Ok(pages) => context.commit(Durability::None).map(|()| pages),
+            Err(error) => {
+                let error = context.first_cause(error);
+                context.rollback()?;
+                let stays = may_pass(&error) || matches!(error, Error::LockTimeout(_));
+                if stays { Ok(0) } else { Err(error) }
+            }
+        }
+    }
+
+    fn put_again(
+        &self,
+        context: &mut Context,
+        tree: &Tree,
+        key: &[u8],
+        extents: &ToVacate,
+    ) -> Result<u64, Error> {
+        context.lock_to_write(tree.id())?;
+        // It was dropped, or is being made.
+        if tree.is_unfinished() || self.name_of(tree.id()).is_none() {
+            return Ok(0);
+        }
+        let locks = !context.engine().pool.mutations().has(Mutation::MoveUnlocked);
+        let look = |context: &mut Context| tree.value_to_move(context, key, extents);
+        let found = if locks { look(context) } else { context.without_locks(look) };
+        let Step::Done(Some(found)) = found? else { return Ok(0) };
+        context.begin_operation(key.len() + found.value.len())?;
+        let put = |context: &mut Context| tree.put(context, key, &found.value, Put::Update, None);
+        let put = if locks { put(context) } else { context.without_locks(put) };
+        context.end_operation();
+        Ok(if matches!(put?, Step::Done(true)) { found.pages } else { 0 })
+    }
+
+    /// Frees the pages of large values that were given up.
+    fn free_chains_of(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+        tidied: &mut Tidied,
+    ) -> Result<(), Error> {
+        // Writers give up more meanwhile, which may go on for ever.
+        for _ in 0..=tidied.moved {
+            let free = |tree: &Tree| self.alone(engine, |context| tree.free_chain(context));
+            if self.step(engine, tree, tidied, free)? != Some(Progress::More) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees extents that the tree was given ahead.
+    fn free_unused(
+        &self,
+        engine: &Arc<Engine>,
+        tree: TreeId,
+        owner: TreeId,
+        tidied: &mut Tidied,
+    ) -> Result<(), Error> {
+        let mut from = Some(0);
+        while let Some(extent) = from {
+            let free = |_: &Tree| {
+                self.alone(engine, |context| self.space.free_unused(context, owner, extent))
+            };
+            from = self.step(engine, tree, tidied, free)?.flatten();
         }
         Ok(())
     }

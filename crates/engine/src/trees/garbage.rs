@@ -8,6 +8,7 @@ use terrace_page::PageId;
 use super::{Trees, done};
 use crate::btree::{Keep, Reclaimable};
 use crate::catalog::garbage_key;
+use crate::context::Context;
 use crate::engine::Engine;
 use crate::reclaim::{Progress, Work};
 use crate::space::blocks_of;
@@ -145,6 +146,22 @@ impl Trees {
             }
         }
         Ok(Progress::More)
+    }
+
+    /// Frees what `tree` keeps for its next blocks, as far as it can be now.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool and the log, `Corrupt`.
+    pub(crate) fn free_spare(&self, engine: &Arc<Engine>, tree: TreeId) -> Result<Progress, Error> {
+        let Some(tree) = self.find(tree) else { return Ok(Progress::Done) };
+        for _ in 0..tree.pieces_to_free() {
+            let tidy = |context: &mut Context| tree.tidy_blocks(context, Keep::None);
+            if engine.reclaim.is_held() || self.alone(engine, tidy)? != Progress::More {
+                break;
+            }
+        }
+        Ok(Progress::Done)
     }
 
     /// Frees a tree that is garbage for good, if it still is there (trees.N5).

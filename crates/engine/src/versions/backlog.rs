@@ -284,6 +284,11 @@ impl Backlog {
         lsn.0 < self.sorted_to.load(Ordering::Acquire)
     }
 
+    /// The changes of a transaction that ended before this are all in the parts (K3).
+    pub(super) fn sorted_to(&self) -> Lsn {
+        Lsn(self.sorted_to.load(Ordering::Acquire))
+    }
+
     /// Held while changes go to the parts, by a cut or without one.
     pub(super) fn hold(&self) -> LeafGuard<'_, Cut> {
         self.cut.lock()

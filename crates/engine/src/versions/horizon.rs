@@ -42,4 +42,10 @@ impl Horizon {
         let first = self.open.partition_point(|&at| at <= older);
         self.open.get(first).is_some_and(|&at| at <= newer)
     }
+
+    /// The newest snapshot that is not behind `at`.
+    pub(super) fn last_up_to(&self, at: Lsn) -> Option<Lsn> {
+        let count = self.open.partition_point(|&open| open <= at);
+        count.checked_sub(1).map(|last| self.open[last])
+    }
 }

@@ -30,9 +30,10 @@
 //!   of the change before and the end of its own (`horizon`).
 //! - V5: a ghost may be purged while a snapshot sees its row: its key goes to the graves first, by
 //!   which scans find it.
-//! - V6: what is kept is bounded. Above the bound, the oldest snapshots are ended: each is marked
-//!   so before what it needs is dropped, and checks the mark after each look, which may find
-//!   anything then. Writers never wait.
+//! - V6: what is kept is bounded, in memory and, where versions are spilled (`spill`), on disk.
+//!   Above a bound, the oldest snapshots are ended: each is marked so before what it needs is
+//!   dropped, and checks the mark after each look, which may find anything then. Writers never
+//!   wait.
 //! - V7: the undo of a transaction stays in memory for the task that turns versions on. If it
 //!   outgrows that while they are on, all of it is kept here until the transaction ends. If it does
 //!   while they are off, or if what is kept of it is too much, nothing is known of it: as long as
@@ -40,9 +41,14 @@
 
 mod author;
 mod backlog;
+mod ends;
+mod graves;
 mod horizon;
+mod marks;
 mod part;
 mod snapshots;
+mod spill;
+mod spilling;
 mod switch;
 mod view;
 mod writing;
@@ -50,11 +56,11 @@ mod writing;
 pub(crate) use horizon::Horizon;
 pub(crate) use part::{Record, Row, Seen, Toward};
 pub(crate) use snapshots::Snapshot;
+pub(crate) use spill::{Chunk, Order, SpillTo};
 pub(crate) use view::View;
 pub(crate) use writing::{UndoList, Writing};
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -64,8 +70,10 @@ use terrace_rt::{LeafGuard, LeafMutex, Mutex};
 
 use self::author::Author;
 use self::backlog::{Backlog, Change, Cut, Lane, Put};
+use self::marks::Marks;
 use self::part::{Before, Part};
 use self::snapshots::Snapshots;
+use self::spill::Spill;
 use crate::TreeId;
 use crate::btree::old;
 use crate::log::record::{StoredUndo, decode_undo};
@@ -73,11 +81,18 @@ use crate::log::{Fate, Log};
 use crate::share::Apart;
 use crate::writer::Undo;
 
-const PARTS: usize = 64;
-const PART_SHIFT: u32 = 58;
+/// There are at least this many parts,
+const PARTS_MIN: u64 = 64;
+/// at most this many,
+const PARTS_MAX: u64 = 1 << 14;
+/// and as many as give each of them about this much of the memory: what is done to a whole part,
+/// while it is held, takes about a millisecond for each MiB.
+const PART_BYTES: u64 = 4 << 20;
 
 /// The least bytes that versions may have.
 pub(crate) const VERSION_BYTES_MIN: u64 = 64 << 10;
+/// The least bytes that they may have on disk, if any.
+pub(crate) const VERSION_LIMIT_MIN: u64 = 1 << 20;
 /// The most: places in a part have 32 bits.
 pub(crate) const VERSION_BYTES_MAX: u64 = 64 << 30;
 
@@ -118,6 +133,16 @@ const IDLE_BYTES: u64 = 1 << 20;
 /// What a transaction whose undo outgrows its memory is lent at a time.
 const LOAN_BYTES: u64 = 4 << 20;
 
+/// What versions may take.
+#[derive(Clone)]
+pub(crate) struct VersionRoom {
+    /// Bytes of memory.
+    pub(crate) memory: u64,
+    /// Bytes on disk, and where they are.
+    pub(crate) disk: u64,
+    pub(crate) spill_to: SpillTo,
+}
+
 /// Memory of a grave, about.
 fn grave_bytes(key: &[u8]) -> u64 {
     const NODE_BYTES: u64 = 48;
@@ -136,13 +161,19 @@ pub(crate) struct Versions {
     number: AtomicU64,
     /// Under which number versions are kept; zero for none.
     keeping: AtomicU64,
+    /// The upper bits of a row's hash, from this one on, say which part it is in.
+    part_shift: u32,
     /// A bit for each part that has entries. It is set and cleared with the part held.
-    in_use: Apart<AtomicU64>,
+    in_use: Vec<Apart<AtomicU64>>,
     /// The last number given. Held by the task that turns versions on or off, or makes room.
     switch: Mutex<u64>,
     /// Bytes that versions take, and may take.
     bytes: Apart<AtomicU64>,
     bytes_max: u64,
+    /// Once they take more, there is something for `do_chores`.
+    chores_at: AtomicU64,
+    /// Where those go for which there is no room in memory, if they go anywhere.
+    spill: Option<Spill>,
     /// Bytes lent to transactions for their undo: at most `bytes_max`, in addition.
     lent: AtomicU64,
     /// They take too much, or are of no more use.
@@ -158,23 +189,30 @@ impl Versions {
     pub(crate) fn new(
         log: Arc<Log>,
         xmin: TxnId,
-        bytes_max: u64,
+        room: VersionRoom,
         mutations: Mutations,
     ) -> Versions {
+        let bytes_max = room.memory;
+        let spill = Spill::new(room.spill_to, room.disk, bytes_max);
+        let chores_at = spill.as_ref().map_or(bytes_max, |spill| spill.spill_at());
+        let parts = (bytes_max / PART_BYTES).next_power_of_two().clamp(PARTS_MIN, PARTS_MAX);
         let oldest = Oldest { low: AtomicU64::new(log.end().0), xmin: AtomicU64::new(xmin.0) };
         Versions {
             log,
             backlog: Backlog::new(),
-            parts: (0..PARTS).map(|_| Line::default()).collect(),
+            parts: (0..parts).map(|_| Line::default()).collect(),
+            part_shift: u64::BITS - parts.ilog2(),
             snapshots: Snapshots::new(),
             graves: LeafMutex::default(),
             oldest,
             number: AtomicU64::new(0),
             keeping: AtomicU64::new(0),
-            in_use: Apart::default(),
+            in_use: (0..parts / 64).map(|_| Apart::default()).collect(),
             switch: Mutex::new(0),
             bytes: Apart::default(),
             bytes_max,
+            chores_at: AtomicU64::new(chores_at),
+            spill,
             lent: AtomicU64::new(0),
             has_chores: AtomicBool::new(false),
             lost: AtomicU64::new(0),
@@ -206,14 +244,30 @@ impl Versions {
         self.snapshots.open_count()
     }
 
-    /// Bytes that versions take.
+    /// Bytes of memory that versions take.
     pub(crate) fn bytes(&self) -> u64 {
+        self.own_bytes() + self.spill.as_ref().map_or(0, |spill| spill.memory())
+    }
+
+    /// Of these, those of versions that are not in runs.
+    fn own_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     #[inline]
     fn part(&self, row: &Row<'_>) -> &LeafMutex<Part> {
-        &self.parts[(row.hash >> PART_SHIFT) as usize].0
+        &self.parts[self.number_of_part(row)].0
+    }
+
+    /// The number of the part that has a row.
+    #[inline]
+    fn number_of_part(&self, row: &Row<'_>) -> usize {
+        (row.hash >> self.part_shift) as usize
+    }
+
+    /// Where it is said whether a part is in use.
+    fn in_use(&self, part: usize) -> (&AtomicU64, u64) {
+        (&self.in_use[part / 64], 1 << (part % 64))
     }
 
     /// The part of a row, to keep something under `number`, or of a transaction that is kept whole.
@@ -233,7 +287,8 @@ impl Versions {
     fn part_to_fill(&self, row: &Row<'_>) -> LeafGuard<'_, Part> {
         let part = self.part(row).lock();
         if part.is_empty() {
-            self.in_use.fetch_or(1 << (row.hash >> PART_SHIFT), Ordering::SeqCst);
+            let (word, bit) = self.in_use(self.number_of_part(row));
+            word.fetch_or(bit, Ordering::SeqCst);
         }
         part
     }
@@ -246,15 +301,21 @@ impl Versions {
 
     /// Each part that has entries.
     fn each_in_use(&self, mut look: impl FnMut(&mut Part)) {
-        let mut left = self.in_use.load(Ordering::SeqCst);
-        while left != 0 {
-            let at = left.trailing_zeros();
-            left &= left - 1;
-            let mut part = self.parts[at as usize].0.lock();
-            self.change(&mut part, &mut look);
-            if part.is_empty() {
-                self.in_use.fetch_and(!(1 << at), Ordering::SeqCst);
-            }
+        for number in 0..self.parts.len() {
+            self.look_if_in_use(number, &mut look);
+        }
+    }
+
+    /// A part, if it has entries.
+    fn look_if_in_use(&self, number: usize, look: impl FnOnce(&mut Part)) {
+        let (word, bit) = self.in_use(number);
+        if word.load(Ordering::SeqCst) & bit == 0 {
+            return;
+        }
+        let mut part = self.parts[number].0.lock();
+        self.change(&mut part, look);
+        if part.is_empty() {
+            word.fetch_and(!bit, Ordering::SeqCst);
         }
     }
 
@@ -273,7 +334,7 @@ impl Versions {
         let (before, after) = (before as u64, after as u64);
         if after > before {
             let bytes = self.bytes.fetch_add(after - before, Ordering::Relaxed) + after - before;
-            if bytes > self.bytes_max {
+            if bytes > self.chores_at.load(Ordering::Relaxed) {
                 self.has_chores.store(true, Ordering::Relaxed);
             }
         } else if after < before {
@@ -335,8 +396,18 @@ impl Versions {
         let makes_whole = !self.mutations.has(Mutation::ChangeUnderDifference);
         self.change(part, |part| {
             part.look_ahead(changes);
-            changes.iter().for_each(|change| part.keep(change, horizon, makes_whole));
+            for change in changes {
+                if self.spills() {
+                    part.mark(change, horizon, self.marks_max());
+                }
+                part.keep(change, horizon, makes_whole);
+            }
         });
+    }
+
+    /// How many marks a part has, at most.
+    fn marks_max(&self) -> usize {
+        Marks::count_max(self.bytes_max / self.parts.len() as u64)
     }
 
     /// A lane that has more bytes is looked through.
@@ -377,7 +448,7 @@ impl Versions {
     }
 
     fn put_cut_in(&self, cut: &mut Cut, horizon: &Horizon) {
-        let group = |row: &Row<'_>| row.hash >> PART_SHIFT;
+        let group = |row: &Row<'_>| row.hash >> self.part_shift;
         cut.groups(group, |changes| {
             let mut part = self.part_to_fill(&changes[0].row);
             self.put_in(&mut part, changes, horizon);
@@ -413,6 +484,9 @@ impl Versions {
         if self.bytes() > IDLE_BYTES && !self.snapshots.is_any_open() {
             self.has_chores.store(true, Ordering::Relaxed);
         }
+        if let Some(spill) = &self.spill {
+            spill.closed(snapshot.at);
+        }
     }
 
     /// Some changes were kept. Once versions are kept for no snapshot, they are to be turned off.
@@ -430,22 +504,11 @@ impl Versions {
     fn due_min(&self) -> usize {
         const MIN: u64 = 2;
         const MAX: u64 = 64;
-        (self.bytes_max / (PARTS as u64 * 512)).clamp(MIN, MAX) as usize
+        (self.bytes_max / (self.parts.len() as u64 * 512)).clamp(MIN, MAX) as usize
     }
 
     fn collect(&self, part: &mut Part, horizon: &Horizon) {
-        let forget = |tree: TreeId, key: &[u8]| {
-            let mut graves = self.graves.lock();
-            if let Some(of_tree) = graves.get_mut(&tree) {
-                if of_tree.remove(key) {
-                    self.bytes.fetch_sub(grave_bytes(key), Ordering::Relaxed);
-                }
-                if of_tree.is_empty() {
-                    graves.remove(&tree);
-                }
-            }
-        };
-        part.collect(horizon, forget);
+        part.collect(horizon, |tree, key| self.forget_grave(tree, key));
     }
 
     /// Which snapshots are open.
@@ -456,38 +519,6 @@ impl Versions {
             horizon.open.clear();
         }
         horizon
-    }
-
-    /// The row's ghost, which is `current` and not locked, is about to be purged (V5).
-    pub(crate) fn bury(&self, row: &Row<'_>, current: Record<'_>) {
-        let keeping = self.keeping.load(Ordering::SeqCst);
-        if self.number.load(Ordering::SeqCst) == 0 {
-            // A snapshot that is opened from now on sees what has removed the row.
-            return;
-        }
-        self.sort_in();
-        let mut part = self.part(row).lock();
-        // Once versions are being turned off, what is kept of the row may be of an older one.
-        if keeping == 0 || self.keeping.load(Ordering::SeqCst) != keeping {
-            return;
-        }
-        if self.change(&mut part, |part| part.bury(row, current))
-            && !self.mutations.has(Mutation::PurgeWithoutGrave)
-        {
-            let mut graves = self.graves.lock();
-            if graves.entry(row.tree).or_default().insert(row.key.into()) {
-                self.bytes.fetch_add(grave_bytes(row.key), Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Keys of `tree` between the bounds whose ghosts were purged, in order.
-    fn graves(&self, tree: TreeId, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Vec<Box<[u8]>> {
-        let graves = self.graves.lock();
-        match graves.get(&tree) {
-            Some(of_tree) => of_tree.range::<[u8], _>(bounds).cloned().collect(),
-            None => Vec::new(),
-        }
     }
 
     /// Keeps what the undo of an open transaction says, under `number` (V2).

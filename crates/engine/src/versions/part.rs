@@ -19,11 +19,18 @@
 //! - P4: nothing is freed one by one. Once a part has doubled, what is still of use is copied to
 //!   new memory, and all else goes at once: so an entry costs a copy or two, and no allocation.
 
+mod facts;
+mod taken;
+
+pub(super) use self::taken::{Old, Taken};
+
 use terrace_page::Lsn;
 
 use super::author::Author;
 use super::backlog::Change;
+use super::ends::Ends;
 use super::horizon::Horizon;
+use super::marks::Marks;
 use crate::btree::{GHOST, restored};
 use crate::writer::Undo;
 use crate::{KeyHash, TreeId};
@@ -119,6 +126,8 @@ pub(super) struct Part {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
     collect_at: usize,
+    marks: Marks,
+    ends: Ends,
 }
 
 /// The direction of a change, and what it means for the row's versions.
@@ -126,21 +135,25 @@ pub(super) struct Part {
 pub(crate) enum Toward {
     /// Something new: what was there is kept.
     Forward,
+    /// As `Forward`: a row that is put behind all others of its tree.
+    Append,
     /// What was there before: it is kept already, if it is to be.
     Back,
 }
 
 impl Part {
+    /// Whether it knows nothing.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.marks.is_empty() && self.ends.is_empty()
     }
 
     /// Bytes of memory that it has.
     #[inline]
     pub(super) fn memory(&self) -> usize {
         let buckets = self.buckets.len() * size_of::<u32>();
-        buckets + self.entries.capacity() * size_of::<Entry>() + self.bytes.capacity()
+        let facts = self.marks.memory() + self.ends.memory();
+        buckets + self.entries.capacity() * size_of::<Entry>() + self.bytes.capacity() + facts
     }
 
     /// Whether it is worth looking through, having `min` entries at least.
@@ -206,9 +219,9 @@ impl Part {
     pub(super) fn keep(&mut self, change: &Change<'_>, horizon: &Horizon, makes_whole: bool) {
         let Change { row, current, writer, lsn, toward } = change;
         let (current, lsn, toward) = (*current, *lsn, *toward);
-        let newest = self.newest(row);
-        let Some(at) = newest else {
-            if toward == Toward::Forward {
+        let Some(at) = self.newest(row) else {
+            let is_between = self.is_between(row, None, (writer, lsn), horizon);
+            if toward != Toward::Back && is_between {
                 self.push(row, Before::seen(current), (writer, lsn));
             }
             return;
@@ -216,9 +229,8 @@ impl Part {
         let entry = &self.entries[at as usize];
         let is_difference = matches!(entry.kind, Kind::Patch | Kind::Unmarked);
         if !entry.writer.is(writer) {
-            let ends = entry.writer.ended().zip(writer.ended());
-            let is_between = ends.is_none_or(|(older, newer)| horizon.may_see(older, newer));
-            if toward == Toward::Forward && (is_between || is_difference || entry.is_purged) {
+            let is_between = self.is_between(row, Some(&entry.writer), (writer, lsn), horizon);
+            if toward != Toward::Back && (is_between || is_difference || entry.is_purged) {
                 // P3: a difference needs the ghost's record, too.
                 let before = match current {
                     Some(record) if is_difference => Before::Record(record),
@@ -380,21 +392,23 @@ impl Part {
     }
 
     /// What a snapshot at `at` sees of a row of which the leaf has `current`; an older record goes
-    /// to `out` (P2). `None`: what is kept does not fit, so the snapshot was ended.
+    /// to `out` (P2). It comes with a bound: what is spilled goes before it if the change that it
+    /// is of ended before that. `None`: what is kept does not fit, so the snapshot was ended.
     pub(super) fn see(
         &self,
         at: Lsn,
         row: &Row<'_>,
         current: Option<Record<'_>>,
         out: &mut Vec<u8>,
-    ) -> Option<Seen> {
+    ) -> Option<(Seen, Lsn)> {
         let mut next = self.newest(row);
-        let mut seen = Seen::Current;
+        let (mut seen, mut ended) = (Seen::Current, None);
         while let Some(place) = next {
             let entry = &self.entries[place as usize];
-            if entry.writer.ended_before(at) {
-                break;
-            }
+            ended = match entry.writer.ended() {
+                Some(before) if before < at => break,
+                ended => ended,
+            };
             seen = match entry.kind {
                 Kind::Absent => Seen::Absent,
                 Kind::Record => {
@@ -415,10 +429,13 @@ impl Part {
             };
             next = self.of_row(entry.older, row);
         }
-        Some(match seen {
-            Seen::Older if out[0] & GHOST != 0 => Seen::Absent,
-            seen => seen,
-        })
+        if seen == Seen::Older && out[0] & GHOST != 0 {
+            seen = Seen::Absent;
+        }
+        // marks.M2.
+        let Some(absent) = self.marks.first(row, at) else { return Some((seen, Lsn::MAX)) };
+        let is_older = ended.is_some_and(|ended| ended < absent);
+        Some((if is_older { seen } else { Seen::Absent }, absent))
     }
 }
 
@@ -426,6 +443,7 @@ impl Part {
     /// Drops what no snapshot sees, now or later. Each key of which nothing is left, though its
     /// ghost was purged, is told to `forgotten`.
     pub(super) fn collect(&mut self, horizon: &Horizon, forgotten: impl FnMut(TreeId, &[u8])) {
+        self.marks.collect(horizon);
         let mut row_entries = Vec::new();
         let mut dead = vec![false; self.entries.len()];
         let mut done = vec![false; self.entries.len()];
@@ -449,8 +467,7 @@ impl Part {
     /// The entries of the row of `at`, newest first.
     fn entries_of_row(&self, at: u32, out: &mut Vec<u32>) {
         out.clear();
-        let entry = &self.entries[at as usize];
-        let row = Row { tree: entry.tree, key: self.key(entry), hash: entry.hash };
+        let row = self.row(at);
         let mut next = Some(at);
         while let Some(found) = next {
             out.push(found);
@@ -458,11 +475,18 @@ impl Part {
         }
     }
 
+    fn row(&self, at: u32) -> Row<'_> {
+        let entry = &self.entries[at as usize];
+        Row { tree: entry.tree, key: self.key(entry), hash: entry.hash }
+    }
+
     /// Which of a row's entries, newest first, are of no more use.
     fn judge(&mut self, row_entries: &[u32], horizon: &Horizon, dead: &mut [bool]) {
         // Where the change before it ended, and whether that differs from this one's record.
-        let (mut older_end, mut is_needed) = (Lsn::ZERO, false);
+        let (mut older_end, mut is_needed) = (self.older_end(row_entries[0]), false);
         for &at in row_entries.iter().rev() {
+            let absent = self.absent_before(at);
+            older_end = older_end.max(absent.unwrap_or_default());
             let entry = &mut self.entries[at as usize];
             let ended = entry.writer.ended();
             if let Some(ended) = ended {
@@ -490,12 +514,17 @@ impl Part {
     }
 
     /// Copies the entries that are not `dead`, in their order, to the number of buckets that they
-    /// need.
-    fn rebuild(&mut self, dead: &[bool], mut forgotten: impl FnMut(TreeId, &[u8])) {
+    /// need. What it was comes back.
+    fn rebuild(&mut self, dead: &[bool], mut forgotten: impl FnMut(TreeId, &[u8])) -> Part {
         let kept = self.entries.len() - dead.iter().filter(|&&dead| dead).count();
         let count = (kept + kept / 2).next_power_of_two().max(BUCKETS_MIN);
-        let old = std::mem::take(self);
-        *self = Part { buckets: vec![NONE; count], ..Part::default() };
+        let mut old = std::mem::take(self);
+        *self = Part {
+            buckets: vec![NONE; count],
+            marks: std::mem::take(&mut old.marks),
+            ends: std::mem::take(&mut old.ends),
+            ..Part::default()
+        };
         self.entries.reserve(kept + kept / 2);
         self.bytes.reserve(old.bytes.len() / (old.entries.len().max(1)) * (kept + kept / 2));
         let mut list = Vec::new();
@@ -522,6 +551,7 @@ impl Part {
                 forgotten(row.tree, row.key);
             }
         }
+        old
     }
 
     /// Copies an entry of `old`, ahead of all that are here.
@@ -546,6 +576,7 @@ impl Part {
     /// Drops all but what is kept of transactions that have not ended and are kept whole. The
     /// memory stays if it is not more than `spare` bytes.
     pub(super) fn clear(&mut self, spare: usize) {
+        (self.marks, self.ends) = (Marks::default(), Ends::default());
         let is_dead = |entry: &Entry| !entry.writer.is_kept();
         let dead: Vec<bool> = self.entries.iter().map(is_dead).collect();
         if dead.iter().any(|&dead| !dead) {
@@ -601,6 +632,8 @@ mod tests {
         committed: Rows,
         open: Vec<Open>,
         snapshots: Vec<(Lsn, Rows)>,
+        /// What was taken out, to be spilled.
+        taken: Vec<Taken>,
         /// Versions are kept; before that, undo is only listed.
         is_on: bool,
     }
@@ -636,7 +669,9 @@ mod tests {
                 let key = row.to_be_bytes();
                 let current = current.as_ref().map(|(flags, value)| (*flags, &value[..]));
                 let (row, writer) = (Row::new(TREE, &key), &Author::new(&fate));
-                self.part.keep(&Change { row, current, writer, lsn, toward }, &horizon, true);
+                let change = Change { row, current, writer, lsn, toward };
+                self.part.mark(&change, &horizon, 3);
+                self.part.keep(&change, &horizon, true);
             }
         }
 
@@ -655,13 +690,16 @@ mod tests {
             }
             let (lsn, fate) = (self.tick(), Arc::clone(&self.open[at].fate));
             let before = self.shown(row);
+            let is_last = self.leaf.range(row..).next().is_none();
+            let is_remove = self.prng.chance(3);
+            let toward = if is_last && !is_remove { Toward::Append } else { Toward::Forward };
             if self.is_on {
-                self.keep(row, (&fate, lsn), Toward::Forward);
+                self.keep(row, (&fate, lsn), toward);
             }
             self.open[at].undo.push((lsn, row, before));
             self.open[at].locked.insert(row);
             let value = vec![self.prng.below(256) as u8; self.prng.below(20) as usize];
-            match self.prng.chance(3) {
+            match is_remove {
                 true if !self.leaf.contains_key(&row) => drop(self.open[at].undo.pop()),
                 true => self.leaf.get_mut(&row).expect("there").0 |= GHOST,
                 false => drop(self.leaf.insert(row, (0, value))),
@@ -741,6 +779,24 @@ mod tests {
             }
         }
 
+        /// Rows that stand for themselves go where spilled ones are.
+        fn take(&mut self) {
+            self.sort_in();
+            let (to, graves) = (Lsn(self.now + 1), &mut self.graves);
+            let forgotten = |_, key: &[u8]| graves.retain(|row| row.to_be_bytes() != *key);
+            let ends_bytes = if self.now.is_multiple_of(2) { 64 } else { 1 << 10 };
+            self.taken.extend(self.part.take_ended(to, ends_bytes, forgotten));
+        }
+
+        /// What a snapshot sees of a row that was taken out, if its change ended before `bound`.
+        fn find_taken(&self, at: Lsn, row: u64, bound: Lsn) -> Option<Option<Vec<u8>>> {
+            let key = row.to_be_bytes();
+            let row = Row::new(TREE, &key);
+            let all = self.taken.iter().filter_map(|taken| taken.find(at, &row));
+            let first = all.min_by_key(|old| old.ended).filter(|old| old.ended < bound)?;
+            Some(first.before.map(<[u8]>::to_vec))
+        }
+
         /// Every snapshot sees what was committed when it was opened.
         fn check(&mut self) {
             self.sort_in();
@@ -749,20 +805,27 @@ mod tests {
                     let (key, mut out) = (row.to_be_bytes(), Vec::new());
                     let current = self.current(row);
                     let seen = self.part.see(*at, &Row::new(TREE, &key), current, &mut out);
-                    let found = match seen.expect("all that it may see is kept") {
+                    let (seen, bound) = seen.expect("all that it may see is kept");
+                    let here = match seen {
                         Seen::Current => self.shown(row),
                         Seen::Older => Some(out[1..].to_vec()),
                         Seen::Absent => None,
                     };
+                    let taken = self.find_taken(*at, row, bound);
+                    let is_taken = taken.is_some();
+                    let found =
+                        taken.map_or(here, |record| record.map(|record| record[1..].to_vec()));
                     assert_eq!(found.as_ref(), rows.get(&row), "row {row} at {at:?}");
-                    let is_known = self.leaf.contains_key(&row) || self.graves.contains(&row);
+                    let is_known =
+                        is_taken || self.leaf.contains_key(&row) || self.graves.contains(&row);
                     assert!(found.is_none() || is_known, "row {row} is in no scan");
                 }
             }
         }
 
         fn step(&mut self) {
-            match self.prng.below(20) {
+            match self.prng.below(21) {
+                20 if self.is_on => self.take(),
                 0..10 => self.change(),
                 10 if !self.open.is_empty() => {
                     let at = self.prng.below(self.open.len() as u64) as usize;
@@ -798,6 +861,7 @@ mod tests {
                 committed: Rows::new(),
                 open: Vec::new(),
                 snapshots: Vec::new(),
+                taken: Vec::new(),
                 is_on: false,
             };
             for _ in 0..400 {

@@ -4,13 +4,15 @@
 //!   that looks through the lists reads the end of the log first: so a snapshot that it has missed
 //!   is not below that end.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use terrace_page::{Lsn, TxnId};
-use terrace_rt::LeafMutex;
+use terrace_rt::{LeafMutex, Nanos, now};
 
 use super::horizon::Horizon;
+use crate::Error;
 
 /// Lists of snapshots: threads use different ones.
 const LISTS: usize = 16;
@@ -26,12 +28,24 @@ pub(crate) struct Snapshot {
     pub(super) xmin: TxnId,
     list: usize,
     task: u64,
+    opened: Nanos,
     is_ended: AtomicBool,
+    /// Why it was ended, if it was not for want of room.
+    failure: LeafMutex<Option<Arc<io::Error>>>,
 }
 
 impl Snapshot {
     pub(super) fn new((at, low): (Lsn, Lsn), xmin: TxnId, list: usize, task: u64) -> Snapshot {
-        Snapshot { at, low, xmin, list, task, is_ended: AtomicBool::new(false) }
+        Snapshot {
+            at,
+            low,
+            xmin,
+            list,
+            task,
+            opened: now(),
+            is_ended: AtomicBool::new(false),
+            failure: LeafMutex::new(None),
+        }
     }
 
     /// It sees what was committed before this.
@@ -43,6 +57,23 @@ impl Snapshot {
     /// look at versions: they go after that was said.
     pub(crate) fn is_ended(&self) -> bool {
         self.is_ended.load(Ordering::Acquire)
+    }
+
+    /// The error of one that was ended.
+    #[cold]
+    pub(crate) fn why_ended(&self) -> Error {
+        match &*self.failure.lock() {
+            Some(source) => Error::SnapshotLost { source: Arc::clone(source) },
+            None => Error::SnapshotTooOld,
+        }
+    }
+
+    /// Ends it: for want of room, or since the file of versions has failed.
+    fn mark_ended(&self, failure: Option<Arc<io::Error>>) {
+        if !self.is_ended() {
+            *self.failure.lock() = failure;
+            self.is_ended.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -149,8 +180,27 @@ impl Snapshots {
         is_open
     }
 
-    /// Ends the oldest, an eighth of them if they are many; whether there were any.
-    pub(super) fn end_oldest(&self) -> u64 {
+    /// How long the oldest is open that was not ended.
+    pub(super) fn oldest_age(&self) -> Nanos {
+        let mut oldest: Option<(Lsn, Nanos)> = None;
+        self.each(|snapshot| {
+            if !snapshot.is_ended() && oldest.is_none_or(|(at, _)| snapshot.at < at) {
+                oldest = Some((snapshot.at, snapshot.opened));
+            }
+        });
+        oldest.map_or(Nanos(0), |(_, opened)| now().saturating_sub(opened))
+    }
+
+    /// Ends one that cannot read what it may see.
+    pub(super) fn lose(&self, snapshot: &Snapshot, failure: Arc<io::Error>) {
+        snapshot.mark_ended(Some(failure));
+        let list = &self.lists[snapshot.list];
+        list.count(&list.open.lock());
+    }
+
+    /// Ends the oldest, an eighth of them if they are many; whether there were any. `failure` is
+    /// why there is no room for what they see, if that has a cause.
+    pub(super) fn end_oldest(&self, failure: Option<&Arc<io::Error>>) -> u64 {
         let mut open = Vec::new();
         self.each(|snapshot| {
             if !snapshot.is_ended() {
@@ -160,7 +210,7 @@ impl Snapshots {
         open.sort_by_key(|snapshot| snapshot.at);
         let count = open.len().div_ceil(8);
         for snapshot in &open[..count] {
-            snapshot.is_ended.store(true, Ordering::Release);
+            snapshot.mark_ended(failure.cloned());
             let list = &self.lists[snapshot.list];
             list.count(&list.open.lock());
         }

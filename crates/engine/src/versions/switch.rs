@@ -132,6 +132,9 @@ impl Versions {
         let graves = std::mem::take(&mut *self.graves.lock());
         let bytes = graves.values().flatten().map(|key| super::grave_bytes(key)).sum();
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(spill) = &self.spill {
+            self.release_frozen(spill.clear());
+        }
     }
 
     /// Whether there is something for `do_chores`.
@@ -149,6 +152,7 @@ impl Versions {
         if self.snapshots.seem_closed() {
             self.close();
         }
+        self.want_spilling();
         if self.bytes() <= self.bytes_max {
             return false;
         }
@@ -164,24 +168,47 @@ impl Versions {
         has_ended
     }
 
-    fn collect_all(&self) {
+    /// Has the task spill versions, if they are too much for memory, and is not told again until it
+    /// has, or they take all of their memory.
+    fn want_spilling(&self) {
+        if let Some(spill) = &self.spill
+            && self.own_bytes() > spill.spill_at()
+        {
+            let room = self.bytes_max.saturating_sub(spill.memory());
+            self.chores_at.store(room, Ordering::Relaxed);
+            spill.want();
+        }
+    }
+
+    pub(super) fn is_any_snapshot_open(&self) -> bool {
+        self.snapshots.is_any_open()
+    }
+
+    pub(super) fn collect_all(&self) {
         self.sort_in();
         let horizon = self.horizon();
         self.each_in_use(|part| self.collect(part, &horizon));
     }
 
     /// versions.V6. Whether there was one.
-    fn end_oldest(&self) -> bool {
+    pub(super) fn end_oldest(&self) -> bool {
         if self.mutations.has(Mutation::EndAfterCollecting) {
             // What the oldest needs is dropped before it is marked as ended.
             self.sort_in();
             let mut horizon = self.snapshots.horizon(self.log.end());
             horizon.open.drain(..horizon.open.len().min(1));
             self.each_in_use(|part| self.collect(part, &horizon));
+            let spilled = self.spill.as_ref().map_or(0, |spill| spill.drop_seen(horizon.first()));
+            self.release_frozen(spilled);
             (0..20).for_each(|_| maybe_switch());
         }
-        let ended = self.snapshots.end_oldest();
+        let failure = self.spill.as_ref().and_then(|spill| spill.failure());
+        let ended = self.snapshots.end_oldest(failure.as_ref());
+        if let Some(spill) = &self.spill {
+            spill.note_ending(Lsn::ZERO);
+        }
         self.collect_all();
+        self.drop_seen_runs();
         ended > 0
     }
 

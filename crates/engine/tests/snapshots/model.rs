@@ -294,20 +294,23 @@ fn agrees(
     Ok(None)
 }
 
-/// What a history has shown: snapshots ended, and looks that agreed.
+/// What a history has shown: snapshots ended, looks that agreed, and the most bytes of versions on
+/// disk.
 #[derive(Debug, Default)]
 struct Shown {
     ended: u64,
     agreed: u64,
+    disk_bytes: u64,
 }
 
-fn run(seed: u64, mutations: Mutations) -> Result<Shown, String> {
+fn run(seed: u64, mutations: Mutations, spill_bytes: u64) -> Result<Shown, String> {
     let mut prng = Prng::from_seed(seed);
-    let is_tight = prng.chance(2);
+    let is_tight = prng.chance(2) || spill_bytes > 0;
     let shape = Shape {
         frames: if prng.chance(2) { 32 } else { 256 },
         version_bytes: if is_tight { 64 << 10 } else { 32 << 20 },
         mutations,
+        spill_bytes,
         ..SHAPE
     };
     in_world(seed, 0, || {
@@ -323,38 +326,63 @@ fn run(seed: u64, mutations: Mutations) -> Result<Shown, String> {
             wrong: None,
             db: db.clone(),
         };
+        let mut disk_bytes = 0;
         for step in 0..STEPS {
             history.step().map_err(|error| format!("seed {seed}, step {step}: {error}"))?;
             if let Some(wrong) = history.wrong {
                 return Err(format!("seed {seed}, step {step}: {wrong}"));
             }
+            disk_bytes = disk_bytes.max(db.stats().transactions.version_disk_bytes);
         }
         let (ended, agreed) = (history.ended, history.agreed);
         if ended > 0 && !is_tight {
             return Err(format!("seed {seed}: {ended} snapshots ended, though there was room"));
         }
+        if disk_bytes > spill_bytes {
+            return Err(format!("seed {seed}: {disk_bytes} bytes are on disk"));
+        }
         drop(history);
         db.check().map_err(|error| format!("seed {seed}: {error}"))?;
         db.close().map_err(|error| format!("seed {seed}: {error}"))?;
-        Ok(Shown { ended, agreed })
+        Ok(Shown { ended, agreed, disk_bytes })
     })
 }
 
-fn run_all(seeds: Range<u64>, mutations: Mutations) -> Result<Shown, String> {
+fn run_all(seeds: Range<u64>, mutations: Mutations, spill_bytes: u64) -> Result<Shown, String> {
     let mut all = Shown::default();
     for seed in seeds {
-        let shown = run(seed, mutations)?;
+        let shown = run(seed, mutations, spill_bytes)?;
         all.ended += shown.ended;
         all.agreed += shown.agreed;
+        all.disk_bytes = all.disk_bytes.max(shown.disk_bytes);
     }
     Ok(all)
 }
 
+/// How many seeds are run, if nothing else is asked for.
+fn seeds() -> u64 {
+    let asked = std::env::var("TERRACE_SNAPSHOT_SEEDS").ok();
+    asked.and_then(|seeds| seeds.parse().ok()).unwrap_or(40)
+}
+
 #[test]
 fn snapshots_agree_with_a_model() {
-    let seeds = std::env::var("TERRACE_SNAPSHOT_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    let shown = run_all(0..seeds.unwrap_or(40), Mutations::NONE).expect("as in the model");
+    let shown = run_all(0..seeds(), Mutations::NONE, 0).expect("as in the model");
     assert!(shown.agreed > 2_000 && shown.ended > 10, "{shown:?}");
+}
+
+#[test]
+fn snapshots_whose_versions_are_spilled_agree_with_a_model() {
+    let shown = run_all(0..seeds(), Mutations::NONE, 16 << 20).expect("as in the model");
+    assert!(shown.agreed > 4_000 && shown.disk_bytes > 128 << 10, "{shown:?}");
+}
+
+#[test]
+fn each_rule_of_spilled_versions_is_needed() {
+    for mutation in [Mutation::DropNeededRuns, Mutation::MarkAnyInsert] {
+        let caught = std::panic::catch_unwind(|| run_all(0..100, mutation.into(), 16 << 20));
+        assert!(!matches!(caught, Ok(Ok(_))), "{mutation:?} shows in no history");
+    }
 }
 
 #[test]
@@ -368,7 +396,7 @@ fn each_rule_of_what_snapshots_see_is_needed() {
         Mutation::ChangeUnderDifference,
     ] {
         // What undo does not fit is caught, too.
-        let caught = std::panic::catch_unwind(|| run_all(0..100, mutation.into()));
+        let caught = std::panic::catch_unwind(|| run_all(0..100, mutation.into(), 0));
         assert!(!matches!(caught, Ok(Ok(_))), "{mutation:?} shows in no history");
     }
 }

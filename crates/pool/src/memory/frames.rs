@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId};
 pub(crate) use terrace_page_io::Staging;
-use terrace_page_io::{Memory, PageTarget};
+use terrace_page_io::{Memory, PageAhead, PageTarget};
 use terrace_policy::{AccessClass, Tick, Touch};
 use terrace_rt::{Latch, Nanos};
 
@@ -276,6 +276,12 @@ impl FrameTable {
     #[inline]
     pub fn prefetch(&self, id: FrameId) {
         self.memory.prefetch(id.0 as usize);
+    }
+
+    /// Has the processor fetch all of frame `id`, as its caller says.
+    #[inline]
+    pub fn ahead(&self, id: FrameId) -> PageAhead<'_> {
+        self.memory.ahead(id.0 as usize)
     }
 
     /// The exclusive latch of `id`, if that needs no waiting. Never switches tasks.

@@ -123,7 +123,8 @@ impl BufferPool {
     }
 
     /// Reads those of `pages` that are not in memory, many at once, and returns when they are
-    /// there: best effort, since they may leave again, or find no frame.
+    /// there: best effort, since they may leave again, or find no frame. Their next hit is the use
+    /// that they are read for.
     pub fn prefetch(&self, pages: &[PageId]) {
         let intent = Intent { class: AccessClass::Random, cold: false };
         for batch in pages.chunks(PREFETCH_PAGES_MAX) {
@@ -131,7 +132,7 @@ impl BufferPool {
                 |page: &PageId| self.devices.has(*page) && self.memory.lookup(*page).is_none();
             let away: Vec<PageId> = batch.iter().copied().filter(is_away).collect();
             make_room_for(self, &away);
-            let install = |&page| install(self, page, intent, Want::Best).loading();
+            let install = |&page| install(self, page, intent, Want::BestAhead).loading();
             load_batch(&self.devices, away.iter().filter_map(install).collect());
         }
     }

@@ -7,6 +7,7 @@
 //! cache misses overlap.
 
 use terrace_page::{Damage, FrameId, PageId};
+use terrace_page_io::PageAhead;
 use terrace_policy::AccessClass;
 
 use crate::buffer_pool::{Intent, LOOKUPS_MAX, Recovered};
@@ -47,6 +48,13 @@ impl BufferPool {
     pub fn read_in(&self, id: FrameId, page: PageId) -> Option<PageRef<'_>> {
         self.memory.frames.prefetch(id);
         self.shared(id, page)
+    }
+
+    /// A page that will be read soon, if it is in memory, for the processor to fetch meanwhile. It
+    /// counts as no request.
+    #[inline]
+    pub fn ahead(&self, page: PageId) -> Option<PageAhead<'_>> {
+        self.memory.lookup(page).map(|id| self.memory.frames.ahead(id))
     }
 
     #[inline]

@@ -1,5 +1,8 @@
 //! Options that limit what transactions take: locks, versions, time.
 
+use std::sync::Arc;
+
+use terrace_device::Device;
 use terrace_rt::Nanos;
 
 use super::Builder;
@@ -19,7 +22,8 @@ impl Builder {
     /// were before they are changed is kept here: about 90 bytes for each row that was changed
     /// since the oldest snapshot was opened, its key and its value. Beyond this limit the oldest
     /// snapshots are ended, and return [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld);
-    /// writers never wait for them.
+    /// writers never wait for them. With [`Builder::version_limit`], versions go to disk before
+    /// that.
     ///
     /// Transactions that change more than 4 MiB keep how to undo it in as much memory again. One
     /// that finds no room there makes readers that begin before it ends take locks.
@@ -28,6 +32,40 @@ impl Builder {
     #[must_use]
     pub fn version_memory(mut self, bytes: u64) -> Builder {
         self.version_bytes = bytes;
+        self
+    }
+
+    /// Lets versions go to disk, and gives the most space there, in bytes: at least 1 MiB. Without
+    /// this option, or with 0, versions stay in memory and no file is made. Spilling is off by
+    /// default because it is new, and has been tested for less time than the rest.
+    ///
+    /// From a quarter of [`Builder::version_memory`] on, the versions of transactions that have
+    /// ended are written to sorted runs. Those of open transactions stay in memory. The oldest
+    /// snapshots are ended, and return [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld), if
+    /// versions take all of `version_memory`, since they come faster than the disk takes them, or
+    /// half of it while the file is full and merging its runs can free nothing: writers wait neither
+    /// for snapshots nor for the disk. The file never takes more than this limit. A part of it is
+    /// left for merges: a sixth of 1 MiB, an 80th of 16 MiB, a 160th of 64 MiB and more.
+    ///
+    /// The file has no name, and is made in the folder of the home when it is needed for the first
+    /// time: it goes with the process. If the home is a block device, versions stay in memory, as
+    /// they do in a database on [`Builder::devices`] without a [`Builder::version_device`]. If the
+    /// file fails, or its disk is full, snapshots are ended, and return
+    /// [`Error::SnapshotLost`](crate::Error::SnapshotLost); nothing else is concerned.
+    ///
+    /// Creating or opening the database fails with `InvalidOption` if the limit is out of range.
+    #[must_use]
+    pub fn version_limit(mut self, bytes: u64) -> Builder {
+        self.version_limit = Some(bytes);
+        self
+    }
+
+    /// The device for versions, in place of a file: as [`Builder::devices`] for the parts of the
+    /// database. What it holds is overwritten, and of no use afterwards. Without a
+    /// [`Builder::version_limit`], versions may take all of it.
+    #[must_use]
+    pub fn version_device(mut self, device: Arc<dyn Device>) -> Builder {
+        self.version_device = Some(device);
         self
     }
 

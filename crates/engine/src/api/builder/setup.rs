@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use terrace_device::Access;
+use terrace_device::{Access, Device};
 use terrace_page::{LOG_BYTES_MAX, PAGE_SIZE};
 use terrace_policy::{FlashRole, Restart, designs, restarts};
 use terrace_pool::{FlashLayout, PoolConfig, PoolError};
@@ -13,7 +13,9 @@ use super::{Builder, FRAMES_MIN};
 use crate::Error;
 use crate::api::{Checkpoints, Devices, Misses};
 use crate::open::Setup;
-use crate::versions::{VERSION_BYTES_MAX, VERSION_BYTES_MIN};
+use crate::versions::{
+    SpillTo, VERSION_BYTES_MAX, VERSION_BYTES_MIN, VERSION_LIMIT_MIN, VersionRoom,
+};
 
 impl Builder {
     pub(super) fn given(&self) -> Result<Devices, Error> {
@@ -90,6 +92,19 @@ impl Builder {
             let what = "versions must have at least 64 KiB, and at most 64 GiB";
             return Err(Error::InvalidOption { option: "version_memory", what });
         }
+        let version_limit = self.version_limit.unwrap_or(match &self.version_device {
+            Some(device) => device.len(),
+            None => 0,
+        });
+        let is_small = |device: &Arc<dyn Device>| device.len() < VERSION_LIMIT_MIN;
+        if version_limit > 0 && self.version_device.as_ref().is_some_and(is_small) {
+            let what = "a device for versions must have at least 1 MiB";
+            return Err(Error::InvalidOption { option: "version_device", what });
+        }
+        if (1..VERSION_LIMIT_MIN).contains(&version_limit) {
+            let what = "versions on disk must have at least 1 MiB, or none";
+            return Err(Error::InvalidOption { option: "version_limit", what });
+        }
         let home_pages = self.given()?.home.len() / PAGE_SIZE as u64;
         if let Err(PoolError::Config { what, .. }) = pool.charge(home_pages) {
             return Err(Error::InvalidOption { option: "memory", what });
@@ -100,7 +115,11 @@ impl Builder {
             torn_pages: self.torn_pages,
             lock_bytes: self.lock_bytes,
             lock_limits: self.lock_limits,
-            version_bytes: self.version_bytes,
+            version_room: VersionRoom {
+                memory: self.version_bytes,
+                disk: version_limit,
+                spill_to: self.spill_to(),
+            },
             places: self.places.clone(),
             access: self.access,
             flash_doubt: self.flash_doubt,
@@ -109,6 +128,19 @@ impl Builder {
             losers: self.losers,
             log_max: self.log_max,
         })
+    }
+
+    /// Where versions go for which memory has no room: a database that is read only has none.
+    fn spill_to(&self) -> SpillTo {
+        match (&self.version_device, &self.version_folder) {
+            _ if self.access == Access::ReadOnly => SpillTo::Memory,
+            (Some(device), _) => {
+                device.set_time_limit(self.io_timeouts.home);
+                SpillTo::Device(Arc::clone(device))
+            }
+            (None, Some(folder)) => SpillTo::Folder(folder.clone(), self.io_timeouts.home),
+            (None, None) => SpillTo::Memory,
+        }
     }
 
     /// The design and the restart method: as asked for, or what suits the devices. A reader may

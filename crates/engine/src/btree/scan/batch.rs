@@ -13,8 +13,9 @@ use std::ops::Range;
 
 use terrace_page::{PAGE_SIZE, PageBuf, PageId};
 
-use crate::btree::Tree;
-use crate::btree::node::Node;
+use crate::btree::node::{GHOST, KEY_MAX, Node, OVERFLOW};
+use crate::btree::short::Prefix;
+use crate::btree::{Tree, VALUE_MAX};
 use crate::{Error, KeyHash};
 
 /// A leaf is copied if the scan wants at least its number of entries divided by this,
@@ -24,9 +25,11 @@ const COPIED_MIN: usize = 8;
 /// The limit of a batch that has all that its leaf has.
 pub(crate) const LEAF: usize = usize::MAX;
 /// Of a value's place: it is in the copy of the leaf.
-const IN_LEAF: usize = 1 << (usize::BITS - 1);
+const IN_LEAF: u32 = 1 << (u32::BITS - 1);
 /// Bytes of keys and values outside of the copy, after which a batch ends.
 const BYTES_MAX: usize = 128 << 10;
+
+const _: () = assert!(BYTES_MAX + KEY_MAX + VALUE_MAX < IN_LEAF as usize);
 
 /// Entries in the order of their scan; its memory is reused from batch to batch.
 #[derive(Debug, Default)]
@@ -40,18 +43,25 @@ pub(crate) struct Batch {
     has_leaf: bool,
 }
 
+/// A place in a batch.
+pub(super) struct BatchMark {
+    cells: usize,
+    end: usize,
+    has_leaf: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    key_at: usize,
-    key_end: usize,
-    value_at: usize,
-    value_len: usize,
+    key_at: u32,
+    key_end: u32,
+    value_at: u32,
+    value_len: u32,
 }
 
 impl Batch {
     /// A batch of one entry.
     pub(crate) fn of(key: &[u8], value: &[u8]) -> Batch {
-        let (key_end, value_len) = (key.len(), value.len());
+        let (key_end, value_len) = (key.len() as u32, value.len() as u32);
         let cell = Cell { key_at: 0, key_end, value_at: key_end, value_len };
         let bytes = [key, value].concat();
         Batch { end: bytes.len(), bytes, cells: vec![cell], ..Batch::default() }
@@ -71,8 +81,8 @@ impl Batch {
             Some(leaf) if value_at & IN_LEAF != 0 => &leaf[..],
             _ => &self.bytes,
         };
-        let at = value_at & !IN_LEAF;
-        (&self.bytes[key_at..key_end], &within[at..at + value_len])
+        let at = (value_at & !IN_LEAF) as usize;
+        (&self.bytes[key_at as usize..key_end as usize], &within[at..at + value_len as usize])
     }
 
     /// Whether it has all that it may have, which is `limit` entries at most.
@@ -142,6 +152,18 @@ impl Batch {
         &self.bytes[self.end..]
     }
 
+    /// Where it is now, to `rewind` to.
+    pub(super) fn mark(&self) -> BatchMark {
+        BatchMark { cells: self.cells.len(), end: self.end, has_leaf: self.has_leaf }
+    }
+
+    /// Forgets what was appended since.
+    pub(super) fn rewind(&mut self, mark: &BatchMark) {
+        self.cells.truncate(mark.cells);
+        (self.end, self.has_leaf) = (mark.end, mark.has_leaf);
+        self.bytes.truncate(self.end);
+    }
+
     /// Forgets a key without its value.
     #[inline]
     pub(super) fn drop_key(&mut self) {
@@ -153,7 +175,7 @@ impl Batch {
     pub(super) fn push_value(&mut self, value: &[u8]) {
         let key_end = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.push_cell(key_end, key_end, value.len());
+        self.push_cell(key_end, key_end as u32, value.len());
     }
 
     /// Puts to the key that it ends with the value that a reference in `leaf` leads to.
@@ -170,19 +192,47 @@ impl Batch {
     ) -> Result<(), Error> {
         let key_end = self.bytes.len();
         tree.read_large(leaf, reference, &mut self.bytes)?;
-        self.push_cell(key_end, key_end, self.bytes.len() - key_end);
+        self.push_cell(key_end, key_end as u32, self.bytes.len() - key_end);
         Ok(())
     }
 
     /// Puts to the key that it ends with what is there in the copied leaf.
     #[inline]
     pub(super) fn push_in_leaf(&mut self, place: Range<usize>) {
-        self.push_cell(self.bytes.len(), place.start | IN_LEAF, place.len());
+        self.push_cell(self.bytes.len(), place.start as u32 | IN_LEAF, place.len());
+    }
+
+    /// Appends the entries in `slots` of the leaf that was copied, and passes ghosts by: up to the
+    /// first entry whose value is elsewhere, or until the batch has bytes enough. How many slots
+    /// that were. Calls `each` for each entry.
+    #[inline]
+    pub(super) fn push_slots(
+        &mut self,
+        node: &Node<'_>,
+        slots: impl Iterator<Item = usize>,
+        mut each: impl FnMut(),
+    ) -> usize {
+        let (prefix, mut passed) = (Prefix::new(node.prefix()), 0);
+        for slot in slots {
+            let Some(cell) = node.leaf_cell(slot) else { break };
+            if cell.flags & OVERFLOW != 0 && cell.flags & GHOST == 0 || self.end >= BYTES_MAX {
+                break;
+            }
+            passed += 1;
+            if cell.flags & GHOST == 0 {
+                prefix.append(cell.suffix, &mut self.bytes);
+                let value_at = cell.value_at as u32 | IN_LEAF;
+                self.push_cell(self.bytes.len(), value_at, cell.value_len);
+                each();
+            }
+        }
+        passed
     }
 
     #[inline]
-    fn push_cell(&mut self, key_end: usize, value_at: usize, value_len: usize) {
-        self.cells.push(Cell { key_at: self.end, key_end, value_at, value_len });
+    fn push_cell(&mut self, key_end: usize, value_at: u32, value_len: usize) {
+        let (key_at, key_end) = (self.end as u32, key_end as u32);
+        self.cells.push(Cell { key_at, key_end, value_at, value_len: value_len as u32 });
         self.end = self.bytes.len();
     }
 }

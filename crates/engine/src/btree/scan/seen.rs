@@ -7,11 +7,13 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use terrace_pool::PageRef;
+use terrace_pool::{PageAhead, PageRef};
 
-use super::{Batch, Scan, Stop, first_slot, push};
+use super::spilled::RowHere;
+use super::{Batch, LEAF, Scan, Stop, first_slot, push};
 use crate::Error;
 use crate::btree::Tree;
+use crate::btree::lookup::owned;
 use crate::btree::node::{Node, OVERFLOW};
 use crate::versions::{Record, View};
 use crate::writer::Reader;
@@ -60,11 +62,59 @@ impl<'l, 't> Leaf<'l, 't> {
         Ok(Leaf { tree, page, node, view, graves, older: Vec::new() })
     }
 
+    /// Whether some of what the snapshot sees may be spilled.
+    fn is_spilled(&self) -> bool {
+        self.view.has_spilled() && !self.view.is_current(self.page)
+    }
+
+    /// Has `read` append rows by the leaf and what is in memory. `None`: that is not all, and
+    /// nothing was appended.
+    fn alone(
+        &mut self,
+        batch: &mut Batch,
+        read: impl FnOnce(&mut Self, &mut Batch) -> Result<Stop, Error>,
+    ) -> Result<Option<Stop>, Error> {
+        if self.is_spilled() {
+            return Ok(None);
+        }
+        let mark = batch.mark();
+        let stop = read(self, batch)?;
+        if self.is_spilled() {
+            batch.rewind(&mark);
+            return Ok(None);
+        }
+        Ok(Some(stop))
+    }
+
+    /// What the snapshot sees of the rows of `slots`, and of the graves, by the leaf and what is in
+    /// memory, in ascending order.
+    fn rows(&mut self, slots: std::ops::Range<usize>) -> Vec<RowHere> {
+        let graves = std::mem::take(&mut self.graves);
+        let mut rows = Vec::with_capacity(slots.len() + graves.len());
+        let mut graves = graves.into_iter().peekable();
+        for slot in slots {
+            let key = self.node.key(slot).to_vec();
+            while let Some(grave) = graves.next_if(|grave| **grave < key[..]) {
+                rows.push(self.row(grave.into_vec(), None));
+            }
+            graves.next_if(|grave| **grave == key[..]);
+            rows.push(self.row(key, Some(self.node.record(slot))));
+        }
+        rows.extend(graves.map(|grave| self.row(grave.into_vec(), None)));
+        rows
+    }
+
+    fn row(&self, key: Vec<u8>, current: Option<Record<'_>>) -> RowHere {
+        let mut older = Vec::new();
+        let found = self.tree.seen(&self.view, self.page, &key, current, &mut older);
+        RowHere { record: found.record.map(owned), bound: found.bound, key }
+    }
+
     /// Appends the row of the key that `batch` ends with, if the snapshot sees one.
     fn push(&mut self, current: Option<Record<'_>>, batch: &mut Batch) -> Result<(), Error> {
         let key = batch.last_key();
         let seen = self.tree.seen(&self.view, self.page, key, current, &mut self.older);
-        match seen {
+        match seen.record {
             None => batch.drop_key(),
             Some((flags, value)) if flags & OVERFLOW == 0 => batch.push_value(value),
             Some((_, value)) => batch.push_large(self.tree, self.page.id(), value)?,
@@ -103,13 +153,21 @@ impl<'l, 't> Leaf<'l, 't> {
     /// Appends the rows of `slots`, and of the graves, in ascending order.
     fn ascend(
         &mut self,
-        slots: std::ops::Range<usize>,
+        mut slots: std::ops::Range<usize>,
         limit: usize,
         batch: &mut Batch,
+        goes_on: bool,
     ) -> Result<Stop, Error> {
         if self.view.is_current(self.page) {
             batch.copy_leaf(&self.node, slots.len(), limit);
             let limit = self.limit_of(batch, limit);
+            if batch.has_leaf() {
+                // The next leaf comes into the processor's cache while this one is read.
+                let next = Some(self.node.right()).filter(|_| goes_on);
+                let mut ahead = next.and_then(|next| self.tree.pool.ahead(next));
+                let step = || ahead.iter_mut().for_each(PageAhead::step);
+                slots.start += batch.push_slots(&self.node, slots.clone(), step);
+            }
             for slot in slots {
                 if batch.is_full(limit) {
                     return Ok(Stop::Full);
@@ -143,13 +201,16 @@ impl<'l, 't> Leaf<'l, 't> {
     /// As `ascend`, in descending order.
     fn descend(
         &mut self,
-        slots: std::ops::Range<usize>,
+        mut slots: std::ops::Range<usize>,
         limit: usize,
         batch: &mut Batch,
     ) -> Result<Stop, Error> {
         if self.view.is_current(self.page) {
             batch.copy_leaf(&self.node, slots.len(), limit);
             let limit = self.limit_of(batch, limit);
+            if batch.has_leaf() {
+                slots.end -= batch.push_slots(&self.node, slots.clone().rev(), || {});
+            }
             for slot in slots.rev() {
                 if batch.is_full(limit) {
                     return Ok(Stop::Full);
@@ -203,13 +264,20 @@ impl Scan {
         limit: usize,
         batch: &mut Batch,
     ) -> Result<Stop, Error> {
-        let first = match self.from() {
-            Bound::Unbounded => b"",
-            Bound::Included(key) | Bound::Excluded(key) => key,
-        };
-        let mut page = tree.leaf_read_first(r, first)?;
-        let mut slot = first_slot(&tree.node(page.id(), &page)?, self.from());
+        let mut next = None;
         loop {
+            let (page, slot) = match next.take() {
+                Some(page) => (page, 0),
+                None => {
+                    let first = match self.from() {
+                        Bound::Unbounded => b"",
+                        Bound::Included(key) | Bound::Excluded(key) => key,
+                    };
+                    let page = tree.leaf_read_first(r, first)?;
+                    let slot = first_slot(&tree.node(page.id(), &page)?, self.from());
+                    (page, slot)
+                }
+            };
             let view = r.snapshot().expect("its caller has seen it");
             let mut leaf = Leaf::new(tree, &page, view, (self.from(), bytes(&self.upper)))?;
             let node = leaf.node;
@@ -218,28 +286,43 @@ impl Scan {
                 Bound::Included(upper) => node.child_of(upper),
                 Bound::Excluded(upper) => node.child_below(upper),
             };
-            if let Stop::Full = leaf.ascend(slot..end, limit, batch)? {
+            let goes_on = self.walked > 0 || limit != LEAF && limit > end - slot.min(end);
+            let ascend = |leaf: &mut Leaf<'_, '_>, batch: &mut Batch| {
+                leaf.ascend(slot..end, limit, batch, goes_on)
+            };
+            let Some(stop) = leaf.alone(batch, ascend)? else {
+                let rows = leaf.rows(slot..end);
+                match self.ascend_spilled(tree, page, rows, view, limit, batch)? {
+                    Stop::LeafEnd if batch.ends_with_leaf(limit) => return Ok(Stop::Full),
+                    Stop::LeafEnd => continue,
+                    stop => return Ok(stop),
+                }
+            };
+            if let Stop::Full = stop {
                 return Ok(Stop::Full);
             }
-            let goes_on = node.upper().is_some_and(|fence| match &self.upper {
-                Bound::Unbounded => true,
-                Bound::Included(upper) => fence <= &upper[..],
-                Bound::Excluded(upper) => fence < &upper[..],
-            });
-            if !goes_on {
+            if !self.goes_above(&node) {
                 return Ok(Stop::End);
             }
             if view.is_ended() {
-                return Err(Error::SnapshotTooOld);
+                return Err(view.why_ended());
             }
             if batch.ends_with_leaf(limit) {
                 return Ok(Stop::Full);
             }
             let Some(right) = tree.right_of(&node)? else { return Ok(Stop::End) };
-            page = right;
-            slot = 0;
+            next = Some(right);
             self.walk();
         }
+    }
+
+    /// Whether a forward scan goes on behind a leaf.
+    pub(super) fn goes_above(&self, leaf: &Node<'_>) -> bool {
+        leaf.upper().is_some_and(|fence| match &self.upper {
+            Bound::Unbounded => true,
+            Bound::Included(upper) => fence <= &upper[..],
+            Bound::Excluded(upper) => fence < &upper[..],
+        })
     }
 
     /// As `backward`, through the snapshot of `r`.
@@ -260,14 +343,23 @@ impl Scan {
             let mut leaf = Leaf::new(tree, &page, view, bounds)?;
             let node = leaf.node;
             let start = first_slot(&node, bytes(&self.lower));
-            if let Stop::Full = leaf.descend(start..end, limit, batch)? {
+            let stop = leaf.alone(batch, |leaf, batch| leaf.descend(start..end, limit, batch))?;
+            let Some(stop) = stop else {
+                let rows = leaf.rows(start..end.max(start));
+                match self.descend_spilled(tree, page, rows, view, limit, batch)? {
+                    Stop::LeafEnd if batch.ends_with_leaf(limit) => return Ok(Stop::Full),
+                    Stop::LeafEnd => continue,
+                    stop => return Ok(stop),
+                }
+            };
+            if let Stop::Full = stop {
                 return Ok(Stop::Full);
             }
             if !self.goes_below(&node, batch) {
                 return Ok(Stop::End);
             }
             if view.is_ended() {
-                return Err(Error::SnapshotTooOld);
+                return Err(view.why_ended());
             }
             if batch.ends_with_leaf(limit) {
                 return Ok(Stop::Full);

@@ -21,6 +21,7 @@
 //!   one that was there all is found; or it was not needed, and all is found without it; or it is
 //!   damaged, and an error says so. Nothing else may be found.
 
+mod applies;
 mod case;
 mod disks;
 mod report;

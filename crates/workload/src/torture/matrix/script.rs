@@ -20,6 +20,7 @@
 //! | `reshape` | pages are split and merged |
 //! | `tables` | tables are made and dropped |
 //! | `compact` | pages come together, and the room of free extents is given back and used again |
+//! | `gather` | values of one page and of three leave extents that are nearly empty |
 //! | `large` | large values go home before their record: put, replaced, abandoned, freed |
 //! | `blocks` | blocks are overwritten in pages that others gave up, abandoned, removed, swept |
 //! | `rest` | what the flusher of the table does in the background (LVR) |
@@ -38,6 +39,7 @@ use terrace_policy::{Design, DirtyLeave, MemoryPolicy, Replacement, Restart, Res
 use terrace_rt::Nanos;
 
 use super::super::ledger::Promise::{Buffered, Durable};
+use super::applies::{any, appended, flash, keeps_back, keeps_table, lazy, takes_clean};
 use super::disks::PAGES;
 use super::seen::Seen;
 use super::walk::Step;
@@ -104,39 +106,6 @@ pub struct Script {
     pub(super) shows: fn(&Seen) -> bool,
 }
 
-fn flash(design: &Design, _: &Restart) -> bool {
-    design.uses_flash()
-}
-
-fn takes_clean(design: &Design, _: &Restart) -> bool {
-    design.takes_clean_pages()
-}
-
-fn any(_: &Design, _: &Restart) -> bool {
-    true
-}
-
-fn lazy(design: &Design, _: &Restart) -> bool {
-    design.keeps_dirty_on_flash()
-}
-
-fn appended(design: &Design, _: &Restart) -> bool {
-    design.batch().is_some()
-}
-
-/// Whether the restart brings its table up to date on flash at a checkpoint: FASC_T's is, always.
-fn keeps_table(restart: &Restart) -> bool {
-    match restart.kind {
-        RestartKind::MapThrough => false,
-        kind => kind == RestartKind::LazyVerification || kind.is_journalled(),
-    }
-}
-
-/// Whether its table says some things later than at a checkpoint.
-fn keeps_back(restart: &Restart) -> bool {
-    [RestartKind::MapSegments, RestartKind::MapZone].contains(&restart.kind)
-}
-
 fn nothing() -> Vec<Step> {
     Vec::new()
 }
@@ -199,7 +168,7 @@ const COMMON: Script = Script {
 };
 
 /// Every script.
-pub static SCRIPTS: [Script; 28] = [
+pub static SCRIPTS: [Script; 29] = [
     Script {
         name: "admit-free",
         applies: takes_clean,
@@ -484,6 +453,22 @@ pub static SCRIPTS: [Script; 28] = [
             thinned.into_iter().chain(used_again).collect()
         }),
         shows: |seen| seen.records() > 200 && seen.log_syncs > 4,
+        ..COMMON
+    },
+    Script {
+        name: "gather",
+        applies: any,
+        pages: 2 * PAGES,
+        before: || {
+            let filled = [Step::Fill(1, 0..72, 8_192), Step::Fill(2, 0..24, 24_300)];
+            let thinned = [Step::ThinOut(1, 0..72), Step::ThinOut(2, 0..24)];
+            filled.into_iter().chain(thinned).chain([name_oldest()]).collect()
+        },
+        path: Path::Steps(|_| {
+            let used_again = [Step::Fill(1, 0..3, 8_192), Step::Fill(2, 0..1, 24_300)];
+            [Step::Gather].into_iter().chain(used_again).chain([read_all()]).collect()
+        }),
+        shows: |seen| seen.records() > 60 && seen.log_syncs > 2,
         ..COMMON
     },
     Script {

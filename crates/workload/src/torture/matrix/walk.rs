@@ -44,12 +44,18 @@ pub(super) enum Step {
     AbandonBlock(u8),
     /// Removes the first row of a further table.
     Empty(u8),
+    /// Puts rows of so many bytes into a further table.
+    Fill(u8, Range<u32>, u32),
+    /// Removes seven of eight rows of a further table, in one transaction.
+    ThinOut(u8, Range<u32>),
     /// Drops a further table.
     Drop(u8),
     /// Takes a checkpoint.
     Checkpoint(Checkpoint),
     /// Compacts the database.
     Compact,
+    /// Compacts the database, which moves pages.
+    Gather,
     /// Lets the background work.
     Rest(Nanos),
     /// Closes the database.
@@ -115,9 +121,16 @@ impl Walker {
                 self.roll_back()
             }
             Step::Empty(table) => self.empty(table),
+            Step::Fill(table, keys, length) => self.fill_rows(table, keys, length),
+            Step::ThinOut(table, keys) => self.thin_out(table, keys),
             Step::Drop(table) => self.drop_table(table),
             Step::Checkpoint(kind) => self.open_db().checkpoint(kind),
             Step::Compact => self.open_db().compact().map(drop),
+            Step::Gather => {
+                let compacted = self.open_db().compact()?;
+                assert!(compacted.pages_moved > 0, "{compacted:?}");
+                Ok(())
+            }
             Step::Rest(span) => {
                 sleep(span);
                 Ok(())
@@ -195,6 +208,27 @@ impl Walker {
         txn.open_table(ROWS[usize::from(table)])?.insert(0, &stamp.value(place))?;
         self.shared.ledger().wrote(entry, place, Some(stamp));
         Ok((txn, entry))
+    }
+
+    fn fill_rows(&self, table: u8, keys: Range<u32>, length: u32) -> Result<(), Error> {
+        for key in keys {
+            let (txn, entry) = self.begin()?;
+            let place = RowPlace { table, key };
+            let stamp = Stamp { transaction: entry.0, write: 0, length };
+            txn.open_table(ROWS[usize::from(table)])?.insert(key, &stamp.value(place))?;
+            self.shared.ledger().wrote(entry, place, Some(stamp));
+            self.commit(txn, entry, Promise::Buffered)?;
+        }
+        Ok(())
+    }
+
+    fn thin_out(&self, table: u8, keys: Range<u32>) -> Result<(), Error> {
+        let (txn, entry) = self.begin()?;
+        for key in keys.filter(|key| !key.is_multiple_of(8)) {
+            txn.open_table(ROWS[usize::from(table)])?.remove(key)?;
+            self.shared.ledger().wrote(entry, RowPlace { table, key }, None);
+        }
+        self.commit(txn, entry, Promise::Durable)
     }
 
     fn empty(&self, table: u8) -> Result<(), Error> {
