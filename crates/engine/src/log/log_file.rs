@@ -242,16 +242,6 @@ impl Log {
         }
     }
 
-    /// Appends a record of no transaction with what is `reserved`, and takes what that lacks from
-    /// `Room::Reserved`.
-    pub(crate) fn append_reserved(
-        &self,
-        draft: &mut Draft,
-        reserved: &mut u64,
-    ) -> Result<(), Error> {
-        self.append_linked(draft, Room::Reserved, reserved, Link::None).map(|_| ())
-    }
-
     /// Appends the next record of the transaction of `chain`, which may use what is `reserved`, and
     /// takes what that lacks from `room`.
     pub(crate) fn append_next(
@@ -275,7 +265,7 @@ impl Log {
         self.append_linked(draft, Room::Reserved, reserved, link).map(|appended| appended.lsn)
     }
 
-    fn append_linked(
+    pub(super) fn append_linked(
         &self,
         draft: &mut Draft,
         room: Room,
