@@ -171,6 +171,10 @@ fn wrong_counts(seed: u64, mutations: Mutations) -> u64 {
         }
         db.close()?;
         let db = rig.open(mutations)?;
+        let stats = db.table_stats()?;
+        let is_known =
+            |(name, keys): (&&str, &Vec<u64>)| stats[*name].rows == Some(keys.len() as u64);
+        wrong += u64::from(!model.iter().all(is_known));
         wrong += u64::from(!db.read(|txn| is_right(&model, |name| len_seen(txn, name)))?);
         db.close()?;
         Ok::<_, Error>(wrong)
@@ -558,12 +562,28 @@ fn tables_that_are_not_known_are_counted_once() {
         let before = db.begin_read()?;
         fill(&db, 700..900)?;
         let after = db.begin_read()?;
-        assert_eq!(before.open_table(NUMBERS)?.len()?, 700);
+        let (table, pages) = (before.open_table(NUMBERS)?, || {
+            let pool = db.stats().pool;
+            pool.hits + pool.misses
+        });
+        assert_eq!(db.table_stats()?["numbers"].rows, None);
+        // The gauges read pages of maps themselves.
+        let first = pages();
+        let (unread, own) = (pages(), pages() - first);
+        let own = own / 2;
+        assert_eq!(table.len()?, 700);
+        // Once it is known no page is read for it.
+        let read = pages();
+        assert!(read > unread + 2 * own, "{read} after {unread}");
+        assert_eq!(table.len()?, 700);
+        assert_eq!(pages(), read + own);
+        drop(table);
         assert_eq!(after.open_table(NUMBERS)?.len()?, 900);
         drop((before, after));
         db.close()?;
         // Known from then on, also if the counting was interrupted by nothing but a closing.
         let db = rig.open(Mutations::NONE)?;
+        assert_eq!(db.table_stats()?["numbers"].rows, Some(900));
         db.check()?;
         assert_eq!(db.read(|txn| txn.open_table(NUMBERS)?.len())?, 900);
         db.close()?;
