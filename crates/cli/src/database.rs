@@ -7,12 +7,13 @@ use crate::failure::Failure;
 use crate::output::{Sinks, Stopwatch};
 use crate::table::{Table, thousands};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use terrace::dump::{Loss, Saved};
-use terrace::{BadCopy, Builder, ColdStart, Database};
+use terrace::{BadCopy, Builder, ColdStart, Column, Database, TableInfo, TableStats};
 
 const PAGE_BYTES: u64 = 8192;
 /// The least file of a flash tier.
@@ -135,7 +136,8 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
     let database = open(&options.at, blank)?;
     let failed = |error| Failure::failed(options.at.path.display(), error);
     // What was open when it crashed is rolled back by now.
-    let tables = database.table_bytes().map_err(failed)?;
+    let tables = database.table_stats().map_err(failed)?;
+    let described = database.tables().map_err(failed)?;
     let (id, was_closed) = (format!("{:032x}", database.id()), database.was_closed());
     let stats = database.stats();
     let flash = flash_tier(&options.at, blank, &database);
@@ -152,14 +154,20 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
         table.text()
     );
     text.push_str(&format!("{} table{}\n", tables.len(), if tables.len() == 1 { "" } else { "s" }));
-    let mut sizes = Table::new(["  table", "bytes"]);
-    for (name, bytes) in &tables {
+    let mut sizes = Table::new(["  table", "bytes", "rows", "depth"]);
+    for (name, table) in &tables {
+        let rows = table.rows.map_or("?".into(), |rows| thousands(rows as f64));
+        let bytes = thousands(table.bytes as f64);
         // A name may have what moves the cursor of a terminal, or ends the line.
-        sizes.row([format!("  {}", name.escape_debug()), thousands(*bytes as f64)]);
+        sizes.row([format!("  {}", name.escape_debug()), bytes, rows, table.depth.to_string()]);
     }
     text.push_str(&sizes.text());
+    described.iter().for_each(|table| text.push_str(&types_of(table)));
     text.push_str(&flash);
     sinks.show(&text);
+    let each = |of: fn(&TableStats) -> serde_json::Value| -> BTreeMap<&String, serde_json::Value> {
+        tables.iter().map(|(name, table)| (name, of(table))).collect()
+    };
     sinks.write(&json!({
         "command": "stat",
         "version": env!("CARGO_PKG_VERSION"),
@@ -167,7 +175,10 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
         "id": id,
         "closed": was_closed,
         "tables": tables.keys().collect::<Vec<_>>(),
-        "table_bytes": tables,
+        "table_bytes": each(|table| json!(table.bytes)),
+        "table_rows": each(|table| json!(table.rows)),
+        "table_depth": each(|table| json!(table.depth)),
+        "schemas": described.iter().map(schema_of).collect::<Vec<_>>(),
         "home_used_bytes": stats.home_used_bytes,
         "log_used_bytes": stats.log.used_bytes,
         "log_capacity_bytes": stats.log.capacity_bytes,
@@ -178,6 +189,37 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
             "slots_dirty": stats.pool.slots_dirty,
         })),
     }))
+}
+
+/// One line: the types of a table, and its columns.
+fn types_of(table: &TableInfo) -> String {
+    let [name, key, value] =
+        [&table.name, &table.key_type, &table.value_type].map(|text| text.escape_debug());
+    match &table.schema {
+        Some(schema) => format!("  {name}: <{key}, {value}> {schema}\n"),
+        None => format!("  {name}: <{key}, {value}>\n"),
+    }
+}
+
+/// The same for programs: `columns` is null if the table has no schema.
+fn schema_of(table: &TableInfo) -> serde_json::Value {
+    let columns = table.schema.as_ref().map(|schema| {
+        let column = |(at, column): (usize, &Column)| {
+            json!({
+                "name": column.name,
+                "type": column.type_name,
+                "nullable": column.is_nullable,
+                "key": at < schema.key_columns(),
+            })
+        };
+        schema.columns().iter().enumerate().map(column).collect::<Vec<_>>()
+    });
+    json!({
+        "table": table.name,
+        "key_type": table.key_type,
+        "value_type": table.value_type,
+        "columns": columns,
+    })
 }
 
 /// One line: whether the flash tier was found again, and why not; and one that warns.

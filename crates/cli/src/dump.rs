@@ -177,7 +177,6 @@ fn not_loaded(options: &Load, error: &NotLoaded) -> Failure {
         NotLoaded::Load(LoadError::Dump(error)) => {
             return Failure::failed(options.dump.display(), error);
         }
-        NotLoaded::Load(LoadError::Schema { .. }) => None,
         NotLoaded::Load(LoadError::Table { source, .. }) | NotLoaded::New(source) => Some(source),
     };
     let table = match error {

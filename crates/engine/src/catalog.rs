@@ -6,14 +6,14 @@
 //!
 //! value    offset size field
 //!               0    1 kind        0 typed
-//!               1    1 reserved    zero: kinds to come are raw (1) and blocks (2)
+//!               1    1 reserved    zero
 //!               2    2 types_len
 //!               4    4 tree
 //!               8    8 header      page of the tree's header; 0 in a 'D' whose pages are not made
 //!              16    4 schema_len
 //!              20    4 reserved    zero
 //!              24      types       key type name, a zero, value type name; empty in a 'D'
-//!                      schema      for tools that describe the rows; empty until used
+//!                      schema      columns (`schema.rs`); empty if the table has none
 //! ```
 //!
 //! - E1: nothing is believed that does not decode to its last byte: a tree's number is not the
@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use terrace_page::PageId;
 
+use crate::schema::Schema;
 use crate::space::{EXTENT_PAGES, TREES_MAX};
 use crate::{KeyHash, TreeId};
 
@@ -46,8 +47,8 @@ pub(crate) struct Entry {
     pub(crate) header: PageId,
     /// Names of the types of keys and values.
     pub(crate) types: Arc<str>,
-    /// Kept, and not looked at.
-    pub(crate) schema: Arc<[u8]>,
+    /// Its columns, if it was made with some.
+    pub(crate) schema: Option<Arc<Schema>>,
 }
 
 /// What a key of the catalog says.
@@ -94,18 +95,19 @@ pub(crate) fn decode_key(key: &[u8]) -> Result<Key<'_>, &'static str> {
 impl Entry {
     /// An entry of a tree that is garbage.
     pub(crate) fn garbage(tree: TreeId, header: PageId) -> Entry {
-        Entry { tree, header, types: "".into(), schema: [].into() }
+        Entry { tree, header, types: "".into(), schema: None }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let schema = self.schema.as_ref().map_or(Vec::new(), |schema| schema.encode());
         let mut bytes = vec![KIND_TYPED, 0];
         bytes.extend_from_slice(&(self.types.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&self.tree.0.to_le_bytes());
         bytes.extend_from_slice(&self.header.0.to_le_bytes());
-        bytes.extend_from_slice(&(self.schema.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&(schema.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(self.types.as_bytes());
-        bytes.extend_from_slice(&self.schema);
+        bytes.extend_from_slice(&schema);
         bytes
     }
 
@@ -144,7 +146,11 @@ impl Entry {
         if !is_unmade && !is_at_home {
             return Err("an entry of the catalog has its tree where none can be");
         }
-        Ok(Entry { tree, header: PageId(header), types: types.into(), schema: schema.into() })
+        let schema = match schema {
+            [] => None,
+            bytes => Some(Schema::decode(bytes).ok_or("a table's schema makes no sense")?.into()),
+        };
+        Ok(Entry { tree, header: PageId(header), types: types.into(), schema })
     }
 }
 
@@ -158,7 +164,13 @@ mod tests {
 
     fn entry() -> Entry {
         let types = "u64\0&str".into();
-        Entry { tree: TreeId(7), header: PageId(96), types, schema: [1, 2, 3].into() }
+        let column = |name: &str| crate::Column {
+            name: name.into(),
+            type_name: "INT".into(),
+            is_nullable: false,
+        };
+        let schema = Schema::new(vec![column("a"), column("b")], 1).expect("sound");
+        Entry { tree: TreeId(7), header: PageId(96), types, schema: Some(schema.into()) }
     }
 
     #[test]

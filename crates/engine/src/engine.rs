@@ -13,6 +13,7 @@
 //! - C3: a transaction is in `writing` from before its first record until after its last one, so
 //!   that a checkpoint which began before its last record finds it.
 
+mod counted;
 pub(crate) mod frame_room;
 mod log_room;
 mod writers;
@@ -29,6 +30,7 @@ use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, lane, now};
 use crate::api::Checkpoint;
 use crate::context::Buffers;
 use crate::copies::BadCopy;
+use crate::counts::Counts;
 use crate::engine::frame_room::FrameRoom;
 use crate::error::Places;
 use crate::journal::LogJournal;
@@ -106,6 +108,8 @@ pub(crate) struct Engine {
     writing: Apart<writers::Writers>,
     /// What snapshots need.
     pub(crate) versions: Versions,
+    /// The rows of the tables.
+    pub(crate) counts: Counts,
     /// The transaction that others wait for since it keeps the log from being cut, or zero.
     pub(crate) log_holder: AtomicU64,
     /// The stamp given last, see `btree::overflow`.
@@ -166,8 +170,10 @@ impl Engine {
             parts.version_room,
             parts.pool.mutations(),
         );
+        let counts = Counts::new(parts.pool.mutations());
         Engine {
             versions,
+            counts,
             log: parts.log,
             journal: parts.journal,
             trees: Trees::new(&parts.pool, &parts.home, parts.boot.home_pages),
@@ -392,6 +398,9 @@ impl Engine {
         let flash = self.harden_flash(boot.flash)?;
         let table_span = now() - table_begun;
         let oldest_txn = active.iter().map(|(_, first, _)| *first).min().unwrap_or(Lsn::MAX); // 5
+        // Recovery may read from before that.
+        let read_from = oldest_base.max(oldest_dirty).min(oldest_txn).min(begin);
+        let has_listed = self.log_counts(&mut draft, read_from)?;
         draft.end_checkpoint(begin);
         let end = self.log.append_growing(&mut draft)?; // 6
         let end = Lsn(end.0 + draft.len() as u64);
@@ -410,6 +419,9 @@ impl Engine {
             ..*boot
         };
         self.write_superblock(boot, next)?; // 7
+        if has_listed {
+            self.counts.listed(begin);
+        }
         self.pool.checkpoint_taken(oldest_base.min(begin));
         self.log.truncate(boot.log_start()); // 8
         self.log.settle(if self.is_closed() { Settle::Closing } else { Settle::Running })?;

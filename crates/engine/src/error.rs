@@ -20,6 +20,8 @@ use terrace_device::{Contents, Holder};
 use terrace_page::{Lsn, PageId};
 use terrace_pool::ColdStart;
 
+use crate::schema::Schema;
+
 pub use self::about::{Action, ErrorPath, Part, SavepointFlaw, TableRef, TypeNames};
 pub(crate) use self::about::{Places, error_path};
 pub(crate) use self::lock_wait::locked;
@@ -171,6 +173,16 @@ pub enum Error {
         stored: Box<TypeNames>,
         /// The types that it was opened with.
         asked: Box<TypeNames>,
+    },
+    /// The table exists with another schema, or without one; nothing was changed. Open it with its
+    /// own, or without asking for one.
+    TableSchema {
+        /// The table.
+        table: TableRef,
+        /// The schema that it has.
+        stored: Box<Option<Schema>>,
+        /// The schema that it was opened with.
+        asked: Box<Schema>,
     },
     /// What this snapshot sees, and what was written since, were more than there is memory for
     /// ([`Builder::version_memory`](crate::Builder::version_memory)), so that the snapshot was

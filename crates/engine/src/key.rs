@@ -606,7 +606,36 @@ mod tests {
         sorts_like_ord(|prng| (letters(prng), small(prng) as i8, prng.chance(2)));
         sorts_like_ord(|prng| [small(prng) as u8, small(prng) as u8, small(prng) as u8]);
         sorts_like_ord(|prng| [letters(prng), letters(prng)]);
+        sorts_like_ord(|prng| (letters(prng),));
+        sorts_like_ord(|prng| (prng.chance(2), letters(prng)));
+        sorts_like_ord(|prng| (letters(prng), letters(prng), small(prng), prng.chance(2)));
+        sorts_like_ord(|prng| {
+            (small(prng) as u8, letters(prng), prng.chance(2), small(prng) as i16, letters(prng))
+        });
+        sorts_like_ord(|prng| {
+            let some = prng.chance(2).then(|| (letters(prng), small(prng) as i32));
+            (some, small(prng), letters(prng), prng.chance(2), small(prng) as i8, letters(prng))
+        });
+        sorts_like_ord(|prng| [(letters(prng), prng.chance(2)), (letters(prng), prng.chance(2))]);
         sorts_like_ord(|prng| [small(prng) as i16, small(prng) as i16]);
+    }
+
+    /// Borrowed text and bytes, which stand last.
+    #[test]
+    fn borrowed_keys_sort_like_their_values() {
+        let mut prng = Prng::from_seed(9);
+        for _ in 0..3_000 {
+            let (one, other) = (letters(&mut prng), letters(&mut prng));
+            assert_eq!(one.cmp(&other), bytes::<&[u8]>(&one).cmp(&bytes::<&[u8]>(&other)));
+            let (a, b) = ((prng.chance(2), &one[..]), (prng.chance(2), &other[..]));
+            assert_eq!(a.cmp(&b), bytes::<(bool, &[u8])>(a).cmp(&bytes::<(bool, &[u8])>(b)));
+            let [one, other] = [&one, &other].map(|text| String::from_utf8_lossy(text));
+            assert_eq!(one.cmp(&other), bytes::<&str>(&one).cmp(&bytes::<&str>(&other)));
+            let (a, b) = ((1_u8, Some(&*one)), (1, Some(&*other)));
+            let [a_bytes, b_bytes] = [a, b].map(bytes::<(u8, Option<&str>)>);
+            assert_eq!(a.cmp(&b), a_bytes.cmp(&b_bytes));
+        }
+        assert!(bytes::<()>(()).is_empty());
     }
 
     #[test]

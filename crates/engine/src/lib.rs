@@ -39,7 +39,9 @@
 //!
 //! **Tables.** A database has named tables, each a map that is sorted by its keys. A [`TableDef`]
 //! is the name of a table and the types of its keys ([`Key`]) and values ([`Value`]). Opening a
-//! table in a write transaction creates it if it does not exist.
+//! table in a write transaction creates it if it does not exist. A [`RawTable`] is a table opened
+//! by its name alone, with bytes as keys and values; a [`Schema`] says which columns a table has; a
+//! [`Multimap`] has a sorted set of values for each key.
 //!
 //! Keys and values are numbers, text, bytes, and options, tuples and arrays of them. The features
 //! `uuid`, `time` and `chrono` add the types of these crates, `serde` adds `Postcard`, for values
@@ -111,6 +113,7 @@ mod value;
 
 mod context;
 mod copies;
+mod counts;
 mod engine;
 mod flash;
 mod open;
@@ -127,6 +130,7 @@ mod lock;
 
 mod btree;
 mod catalog;
+mod schema;
 mod trees;
 
 #[doc(hidden)]
@@ -145,10 +149,11 @@ mod writer;
 mod error;
 
 pub use api::{
-    BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Compacted, Database,
-    Devices, DirectIo, Drain, Durability, Entry, Loader, LogStats, Misses, Owned, PrefixOf, Range,
-    ReadTable, ReadTransaction, Rows, Savepoint, Stats, Table, TableDef, TornPages, Transaction,
-    TransactionStats, ValueReader, ValueWriter, WriteTransaction,
+    BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Compacted, Cursor,
+    Database, Devices, DirectIo, Drain, Durability, Entry, Loader, LogStats, Merged, Misses,
+    Multimap, MultimapDef, Owned, PrefixOf, Range, RawTable, ReadTable, ReadTransaction, Rows,
+    Savepoint, Stats, Table, TableDef, TableStats, TornPages, Transaction, TransactionStats,
+    ValueReader, ValueWriter, WriteTransaction,
 };
 pub use copies::{BadCopy, CopyFlaw};
 pub use error::{
@@ -158,6 +163,7 @@ pub use error::{
 pub use foreign::Postcard;
 pub use key::{Key, KeyField, KeyPart};
 pub use lock::TreeId;
+pub use schema::{Column, Schema, TableInfo, TableSpec};
 /// The format of databases that this version makes, reads and writes.
 pub use superblock::FORMAT_VERSION;
 #[cfg(feature = "derive")]
@@ -261,7 +267,7 @@ mod fuzz_tests {
                 *byte = if dense || prng.chance(20) { prng.next_u64() as u8 } else { 0 };
             }
             if let Some(kind) = bytes.get_mut(12) {
-                *kind = 1 + prng.below(11) as u8;
+                *kind = 1 + prng.below(13) as u8;
             }
             super::fuzz::record(&bytes);
             super::fuzz::page(&bytes);

@@ -285,11 +285,10 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let mut reader = LogReader::new(&*devices.log, map.clone(), from, map.end(boot.log_start()));
     let mut owed = OwedChanges::new(flash.owed_bytes(&setup.pool));
     let told = (&boot, setup.pool.mutations);
-    let (mut analysis, end) = analyse(&mut reader, told, &mut flash.recovery, &mut owed)?;
-    if boot.oldest_txn < from {
-        let mut earlier = LogReader::new(&*devices.log, map, boot.oldest_txn, from);
-        analysis.look_before(&mut earlier)?;
-    }
+    let earlier =
+        (boot.oldest_txn < from).then(|| LogReader::new(&*devices.log, map, boot.oldest_txn, from));
+    let readers = (earlier, &mut reader);
+    let (analysis, end) = analyse(readers, told, &mut flash.recovery, &mut owed)?;
     if !last_opening.clean {
         reader.check_end(last_opening.epoch)?;
     }
@@ -467,6 +466,7 @@ fn recover(
     undo_losers(losers)?;
     engine.pool.begin();
     engine.trees.tidy(engine, creation)?;
+    engine.counts.recovered(&analysis.counts, &engine.trees.numbers());
     analysis.thinned.iter().for_each(|&page| engine.reclaim.offer(Work::Page(page)));
     engine.finish_creation();
     engine.checkpoint(Checkpoint::Indirect)

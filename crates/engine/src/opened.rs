@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::btree::Tree;
+use crate::schema::{Asked, Schema};
 use crate::share::Share;
 
 /// The types of a table: quickly compared, and their names if need be.
@@ -20,14 +21,39 @@ use crate::share::Share;
 pub(crate) struct Types {
     /// Tells them from others.
     pub(crate) id: TypeId,
+    /// What the catalog calls them; `None` for those of a table that is opened whatever they are.
+    pub(crate) called: Option<fn() -> String>,
+}
+
+impl Types {
     /// What the catalog calls them.
-    pub(crate) names: fn() -> String,
+    pub(crate) fn names(self) -> Option<String> {
+        self.called.map(|called| called())
+    }
+}
+
+/// What the catalog says of a table that was opened.
+#[derive(Clone)]
+pub(crate) struct Described {
+    /// The names of its types.
+    pub(crate) types: Arc<str>,
+    /// Its schema, if it has one.
+    pub(crate) schema: Option<Arc<Schema>>,
+}
+
+impl Described {
+    /// Whether it is what is asked for.
+    fn is(&self, asked: Asked<'_>) -> bool {
+        asked.types.is_none_or(|types| *types == *self.types)
+            && asked.schema.is_none_or(|schema| self.schema.as_deref() == Some(schema))
+    }
 }
 
 /// A table that was opened.
 struct Known {
     name: Box<str>,
     types: TypeId,
+    described: Described,
     tree: Arc<Share<Tree>>,
 }
 
@@ -47,19 +73,33 @@ impl Opened {
         self.version
     }
 
-    /// The table `name` with these types, if it was opened.
-    pub(crate) fn find(&self, name: &str, types: TypeId) -> Option<&Arc<Share<Tree>>> {
+    /// The table `name` with these types, if it was opened and is what is asked for.
+    pub(crate) fn find(
+        &self,
+        name: &str,
+        types: TypeId,
+        asked: Asked<'_>,
+    ) -> Option<&Arc<Share<Tree>>> {
         let is = |known: &&Known| known.types == types && *known.name == *name;
-        self.tables.iter().find(is).map(|known| &known.tree)
+        let known = self.tables.iter().find(is)?;
+        known.described.is(asked).then_some(&known.tree)
     }
 
-    /// Remembers a table that had this name and these types in `version`.
-    pub(crate) fn add(&mut self, version: u64, name: &str, types: TypeId, tree: &Arc<Share<Tree>>) {
+    /// Remembers a table that had this name and these types in `version`, and was not found here.
+    pub(crate) fn add(
+        &mut self,
+        version: u64,
+        (name, types): (&str, TypeId),
+        described: Described,
+        tree: &Arc<Share<Tree>>,
+    ) {
         if version != self.version || self.tables.len() == TABLES_MAX {
             self.tables.clear();
             self.version = version;
         }
-        self.tables.push(Known { name: name.into(), types, tree: Arc::clone(tree) });
+        self.tables.retain(|known| known.types != types || *known.name != *name);
+        let tree = Arc::clone(tree);
+        self.tables.push(Known { name: name.into(), types, described, tree });
     }
 }
 

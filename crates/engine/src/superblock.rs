@@ -73,8 +73,10 @@ const SPLICES: u64 = 4;
 /// Another: blocks, references to them, extents of them and the mark in the header of their tree
 /// (`btree/blocks.rs`).
 const BLOCKS: u64 = 8;
+/// Another: counts of rows in COMMIT and COUNTS records (`counts.rs`).
+const COUNTS: u64 = 16;
 /// Features that this version writes.
-const WRITTEN: u64 = LARGE_CELLS | HOME_FIRST | SPLICES | BLOCKS;
+const WRITTEN: u64 = LARGE_CELLS | HOME_FIRST | SPLICES | BLOCKS | COUNTS;
 /// Features of each kind that this version knows.
 const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: WRITTEN };
 /// Pages of the home before the first one that trees may use.
@@ -539,7 +541,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(bits(refused), (0, 4));
-        assert_eq!(bits(with(0, 0, 16).check_features(Access::ReadOnly)), (16, 0));
+        assert_eq!(bits(with(0, 0, 32).check_features(Access::ReadOnly)), (32, 0));
     }
 
     const HOME_BYTES: u64 = 4 * PAGE_SIZE as u64;

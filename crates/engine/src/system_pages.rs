@@ -62,7 +62,7 @@ pub(crate) fn check(
     let mut reader = LogReader::new(log.0, log.1.clone(), from, limit);
     let mut nothing = FlashRecovery::nothing(&pool.of_restart());
     let (mut owed, told) = (OwedChanges::new(0), (boot, pool.mutations));
-    let (analysis, _) = analyse(&mut reader, told, &mut nothing, &mut owed)?;
+    let (analysis, _) = analyse((None, &mut reader), told, &mut nothing, &mut owed)?;
     let is_redone = |page: &PageId| analysis.dirty.contains_key(page);
     let real = walk.flaws.into_iter().find(|flaw| !flaw.path.iter().any(is_redone));
     real.map_or(Ok(()), |flaw| Err(flaw.error))

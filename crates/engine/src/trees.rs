@@ -47,8 +47,12 @@ use terrace_page::{Damage, PageId, PageKind, TxnId, kind};
 use terrace_pool::{BufferPool, Recovered};
 use terrace_rt::LeafMutex;
 
+use crate::api::TableStats;
 use crate::btree::{Batch, Direction, Scan, Tree};
 use crate::catalog::{self, Entry, Key, garbage_key, table_key};
+use crate::counts::Counts;
+use crate::opened::Described;
+use crate::schema::{Asked, Schema, TableInfo};
 use crate::space::{EXTENT_PAGES, Space};
 use crate::superblock::Creation;
 use crate::writer::{Reader, Step, Undo};
@@ -67,6 +71,22 @@ const BATCH: usize = 64;
 struct OpenTable {
     tree: Tree,
     types: Arc<str>,
+    schema: Option<Arc<Schema>>,
+}
+
+impl OpenTable {
+    fn entry(&self) -> Entry {
+        let garbage = Entry::garbage(self.tree.id(), self.tree.header());
+        Entry { types: Arc::clone(&self.types), schema: self.schema.clone(), ..garbage }
+    }
+
+    fn described(&self) -> Described {
+        Described { types: Arc::clone(&self.types), schema: self.schema.clone() }
+    }
+
+    fn info(&self, name: &str) -> TableInfo {
+        TableInfo::new(name, &self.types, self.schema.as_deref())
+    }
 }
 
 /// The trees of a database.
@@ -108,15 +128,31 @@ fn corrupt(what: &'static str) -> Error {
     Error::corrupt(Part::Home, CATALOG_HEADER, what)
 }
 
+/// A count of rows as users get it.
+///
 /// # Errors
 ///
-/// `TableTypes` if a table that has the types `stored` is opened with others.
-fn check_types(tree: &Tree, stored: &str, asked: &str) -> Result<(), Error> {
-    if stored == asked {
-        return Ok(());
+/// `Corrupt` if it is below zero.
+pub(crate) fn told(rows: i64) -> Result<u64, Error> {
+    u64::try_from(rows).map_err(|_| corrupt("a table's count of rows is below zero"))
+}
+
+/// # Errors
+///
+/// `TableTypes` or `TableSchema` if a table has others than it is opened with.
+fn check_asked(table: &OpenTable, asked: Asked<'_>) -> Result<(), Error> {
+    let id = table.tree.id();
+    if let Some(types) = asked.types.filter(|types| **types != *table.types) {
+        let (stored, asked) = (TypeNames::decode(&table.types), TypeNames::decode(types));
+        return Err(Error::TableTypes { table: id.into(), stored, asked });
     }
-    let (stored, asked) = (TypeNames::decode(stored), TypeNames::decode(asked));
-    Err(Error::TableTypes { table: tree.id().into(), stored, asked })
+    match asked.schema {
+        Some(schema) if table.schema.as_deref() != Some(schema) => {
+            let stored = Box::new(table.schema.as_deref().cloned());
+            Err(Error::TableSchema { table: id.into(), stored, asked: Box::new(schema.clone()) })
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Trees {
@@ -192,7 +228,7 @@ impl Trees {
     fn open_table(&self, entry: &Entry) -> OpenTable {
         let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
         let tree = Tree::open(entry.tree, entry.header, pool, space);
-        OpenTable { tree, types: Arc::clone(&entry.types) }
+        OpenTable { tree, types: Arc::clone(&entry.types), schema: entry.schema.clone() }
     }
 
     /// Gives `name` to a table, or to none.
@@ -249,20 +285,27 @@ impl Trees {
         Some((name.clone(), TypeNames::decode(&table.types).key))
     }
 
+    /// The number of the next tree to be made.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.next.load(Ordering::SeqCst)
+    }
+
+    /// The trees that there are, but for the catalog.
+    pub(crate) fn numbers(&self) -> BTreeSet<TreeId> {
+        self.by_id.lock().keys().copied().filter(|tree| *tree != CATALOG).collect()
+    }
+
     /// Changes with `names`.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    fn live(&self, name: &str, types: &str) -> Result<Option<Tree>, Error> {
+    fn live(&self, name: &str, asked: Asked<'_>) -> Result<Option<OpenTable>, Error> {
         let names = self.names.lock();
         match names.get(name) {
             None => Ok(None),
-            Some(table) => {
-                check_types(&table.tree, &table.types, types)?;
-                Ok(Some(table.tree.clone()))
-            }
+            Some(table) => check_asked(table, asked).map(|()| Some(table.clone())),
         }
     }
 
@@ -332,6 +375,37 @@ impl Trees {
         let names = self.names.lock();
         let bytes = |table: &Tree| pages(table) * terrace_page::PAGE_SIZE as u64;
         Ok(names.iter().map(|(name, table)| (name.clone(), bytes(&table.tree))).collect())
+    }
+
+    /// What the tables that there are now take.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool, `Corrupt`.
+    pub(crate) fn table_stats(
+        &self,
+        counts: &Counts,
+    ) -> Result<BTreeMap<String, TableStats>, Error> {
+        let used = self.space.used_by_owner()?;
+        let trees: Vec<(String, Tree)> = {
+            let names = self.names.lock();
+            names.iter().map(|(name, table)| (name.clone(), table.tree.clone())).collect()
+        };
+        let rows = counts.rows_now();
+        let mut stats = BTreeMap::new();
+        for (name, tree) in trees {
+            let depth = match tree.depth() {
+                Ok(depth) => depth,
+                // It was dropped meanwhile, and its pages are gone.
+                Err(_) if self.name_of(tree.id()).is_none() => continue,
+                Err(error) => return Err(error),
+            };
+            let pages = used.get(&tree.id()).copied().unwrap_or_default();
+            let rows = rows.get(&tree.id()).map(|rows| told(*rows)).transpose()?;
+            let bytes = pages * terrace_page::PAGE_SIZE as u64;
+            stats.insert(name, TableStats { rows, pages, bytes, depth });
+        }
+        Ok(stats)
     }
 
     /// The catalog and the tables: not what waits to be freed, of which a part may be gone.

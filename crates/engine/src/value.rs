@@ -4,6 +4,7 @@
 //! type              bytes
 //! numbers           little-endian
 //! bool              0 or 1
+//! char              its code point as a u32
 //! &[u8], &str       as they are
 //! Vec<u8>, String   as they are
 //! Option<V>         0, or 1 and the value
@@ -16,7 +17,7 @@
 ///
 /// | type | value as it is passed (`View`) |
 /// |---|---|
-/// | integers of 8 to 128 bits, `f32`, `f64`, `bool`, `()` | itself |
+/// | integers of 8 to 128 bits, `f32`, `f64`, `bool`, `char`, `()` | itself |
 /// | `&str`, `&[u8]` | itself |
 /// | `String`, `Vec<u8>` | `&str`, `&[u8]` |
 /// | `Option<V>`, tuples of one to eight, `[V; N]` | the same of the parts' views |
@@ -241,6 +242,24 @@ impl Value for bool {
 
 copied_field!(bool);
 
+impl Value for char {
+    type View<'a> = char;
+    fn type_name() -> String {
+        "char".into()
+    }
+    fn encode(view: &char, out: &mut Vec<u8>) {
+        u32::encode(&u32::from(*view), out);
+    }
+    fn decode(bytes: &[u8]) -> Option<char> {
+        u32::decode(bytes).and_then(char::from_u32)
+    }
+    fn encoded_len() -> Option<usize> {
+        <u32 as Value>::encoded_len()
+    }
+}
+
+copied_field!(char);
+
 impl Value for () {
     type View<'a> = ();
     fn type_name() -> String {
@@ -460,6 +479,9 @@ mod tests {
         assert_eq!(<&str>::decode(&[255]), None);
         assert_eq!(<[u8; 2]>::as_encoded(&[1, 2]), Some(&[1, 2][..]));
         assert_eq!(<[u16; 2]>::as_encoded(&[1, 2]), None);
+        assert_eq!(char::decode(&bytes::<char>('ä')), Some('ä'));
+        assert_eq!(char::decode(&[0, 0xd8, 0, 0]), None);
+        assert_eq!(bytes::<(char, &str)>(('a', "b")), b"a\0\0\0b");
     }
 
     type Row = (String, Option<Vec<u8>>, (bool, [String; 3]), u16, [i32; 2], String);

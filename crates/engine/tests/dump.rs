@@ -5,10 +5,8 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use terrace::dump::{
-    Event, LoadError, Loss, Reader, SaveError, Saved, State, TableInfo, Writer, load,
-};
-use terrace::{Builder, Database, Durability, Error, TableDef};
+use terrace::dump::{Event, LoadError, Loss, Reader, SaveError, Saved, State, Writer, load};
+use terrace::{Builder, Database, Durability, Error, TableDef, TableInfo};
 use terrace_rt::Prng;
 
 const NUMBERS: TableDef<u64, &[u8]> = TableDef::new("numbers");

@@ -182,6 +182,16 @@ mutations! {
     PutBackFreed,
     /// Blocks: a page that was given up is used again if its map has it as a block of the table.
     TrustGiven,
+    /// Recovery adds to the counts of a checkpoint what was committed from their position on.
+    CountTwice,
+    /// Counts of commits are summed up only once all snapshots see them.
+    SumUpUnseenRows,
+    /// Checkpoints list the rows of the tables: those of older versions do not.
+    LogNoCounts,
+    /// Checkpoints leave to others the room in the log that they need, when they list rows.
+    CountsTakeSlack,
+    /// The next tree's number is read after the rows that a checkpoint lists.
+    NextTreeBeforeCounts,
 }
 
 /// The faults that are in force: none, but in tests.

@@ -91,6 +91,7 @@ fn is_harmless(error: &Error) -> bool {
         Error::KeyTooLong { .. }
             | Error::ValueTooLong { .. }
             | Error::TableTypes { .. }
+            | Error::TableSchema { .. }
             | Error::NoSuchTable { .. }
             | Error::TableExists { .. }
             | Error::NotAscending { .. }

@@ -1,10 +1,9 @@
 //! The database: a handle for any number of tasks and threads.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_device::Access;
 use terrace_page::{Lsn, PAGE_SIZE};
@@ -16,10 +15,7 @@ use crate::context::Context;
 use crate::engine::Engine;
 use crate::error::locked;
 use crate::share::Shares;
-use crate::{
-    BadCopy, Builder, CachedParts, Durability, Error, Misses, ReadTransaction, Stats,
-    TransactionStats, WriteTransaction,
-};
+use crate::{BadCopy, Builder, Durability, Error, Misses, ReadTransaction, WriteTransaction};
 
 /// Which kind of checkpoint to take.
 ///
@@ -462,41 +458,6 @@ impl Database {
         self.engine().checkpoint(kind).map_err(|error| self.engine().explain_first(error))
     }
 
-    /// Counters and gauges of transactions, log, memory, flash and devices.
-    pub fn stats(&self) -> Stats {
-        let engine = self.engine();
-        let (locks, tally) = (engine.locks.counts(), &engine.tally);
-        let mut log = engine.log.stats();
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        log.checkpoints = count(&tally.checkpoints);
-        log.checkpoint_time = Nanos(count(&tally.checkpoint_ns));
-        log.table_time = Nanos(count(&tally.table_ns));
-        let transactions = TransactionStats {
-            commits: tally.commits.sum(),
-            rollbacks: tally.rollbacks.sum(),
-            conflicts: count(&tally.conflicts),
-            lock_waits: locks.waits,
-            lock_escalations: count(&tally.escalations),
-            locks: locks.stored,
-            active: engine.locks.owners_count() + engine.versions.open_count(),
-            ..spilling::stats(engine)
-        };
-        Stats {
-            pool: engine.pool.stats(),
-            log,
-            transactions,
-            home_device: engine.home.counters(),
-            flash_device: engine.flash.as_ref().map(|device| device.counters()),
-            log_device: engine.log_device.counters(),
-            cached: CachedParts {
-                home: engine.home.is_cached(),
-                flash: engine.flash.as_ref().is_some_and(|device| device.is_cached()),
-                log: engine.log_device.is_cached(),
-            },
-            home_used_bytes: engine.trees.used_bytes(),
-        }
-    }
-
     /// Which transactions wait for which locks, and which hold them, as text: for a database that
     /// seems to hang.
     pub fn debug_waits(&self) -> String {
@@ -541,17 +502,6 @@ impl Database {
         self.engine().pool.check();
         self.engine().locks.check();
         Ok(report)
-    }
-
-    /// The names of all tables, uncommitted ones included, and the bytes of the pages that each
-    /// uses. It reads the allocation maps, no rows.
-    ///
-    /// # Errors
-    ///
-    /// `Corrupt`, `Device`, `Failed`.
-    pub fn table_bytes(&self) -> Result<BTreeMap<String, u64>, Error> {
-        self.engine().check_beginning()?;
-        self.engine().trees.table_bytes().map_err(|error| self.engine().explain(error))
     }
 
     /// The random id of the database, which home, log and flash carry.

@@ -4,7 +4,8 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 
 use crate::opened::Types;
-use crate::{Key, Value};
+use crate::schema::type_names;
+use crate::{Key, KeyPart, Value};
 
 /// The name and the types of a table.
 ///
@@ -53,12 +54,46 @@ impl<K: Key, V: Value> Clone for TableDef<'_, K, V> {
 
 impl<K: Key, V: Value> Copy for TableDef<'_, K, V> {}
 
-/// The names of the types of a table, as the catalog keeps them.
-pub(crate) fn type_names<K: Key, V: Value>() -> String {
-    format!("{}\0{}", K::type_name(), V::type_name())
+/// The name and the types of a multimap: see [`Multimap`](crate::Multimap).
+pub struct MultimapDef<'n, K: KeyPart, V: Key> {
+    name: &'n str,
+    types: PhantomData<fn() -> (K, V)>,
 }
+
+impl<'n, K: KeyPart, V: Key> MultimapDef<'n, K, V> {
+    /// The multimap `name`.
+    pub const fn new(name: &'n str) -> MultimapDef<'n, K, V> {
+        MultimapDef { name, types: PhantomData }
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'n str {
+        self.name
+    }
+
+    /// The table that it is.
+    pub const fn table(&self) -> TableDef<'n, (K, V), ()> {
+        TableDef::new(self.name)
+    }
+}
+
+impl<K: KeyPart, V: Key> Clone for MultimapDef<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: KeyPart, V: Key> Copy for MultimapDef<'_, K, V> {}
 
 /// The types of a table.
 pub(crate) fn types<K: Key, V: Value>() -> Types {
-    Types { id: TypeId::of::<(K, V)>(), names: type_names::<K, V> }
+    Types { id: TypeId::of::<(K, V)>(), called: Some(type_names::<K, V>) }
+}
+
+/// Those of a table that is opened raw.
+enum Raw {}
+
+/// Any types.
+pub(crate) fn raw_types() -> Types {
+    Types { id: TypeId::of::<Raw>(), called: None }
 }

@@ -21,6 +21,8 @@ pub(crate) const FILL_MIN: u8 = 10;
 pub(crate) struct Bulk {
     tree: Tree,
     last: Option<Vec<u8>>,
+    /// Rows of a tree that is built.
+    rows: i64,
     /// None if the entries are inserted one by one.
     built: Option<crate::btree::Loader>,
 }
@@ -34,7 +36,7 @@ impl Bulk {
             let built =
                 core.change(0, |context| tree.load(context, usize::from(fill)).map(Step::Done))?;
             core.begin_load();
-            return Ok(Bulk { tree, last: None, built: Some(built) });
+            return Ok(Bulk { tree, last: None, rows: 0, built: Some(built) });
         }
         let all = Bound::Unbounded;
         let mut scan = Scan::new(all.clone(), all, Direction::Forward, LockMode::Shared);
@@ -43,7 +45,7 @@ impl Bulk {
         if batch.len() > 0 {
             return Err(core.explain(Error::NotEmpty { table: tree.id().into() }));
         }
-        Ok(Bulk { tree, last: None, built: None })
+        Ok(Bulk { tree, last: None, rows: 0, built: None })
     }
 
     pub(crate) fn push(&mut self, core: &Core, key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -51,7 +53,9 @@ impl Bulk {
             // Pages are not logged, only that extents are taken for them: some 250 bytes for each
             // of 256 KiB, if none lie side by side.
             let bytes = key.len() + value.len() / 512;
-            return core.change(bytes, |context| built.push(context, key, value).map(Step::Done));
+            core.change(bytes, |context| built.push(context, key, value).map(Step::Done))?;
+            self.rows += 1;
+            return Ok(());
         }
         if self.last.as_deref().is_some_and(|last| last >= key) {
             let table = self.tree.id().into();
@@ -69,7 +73,8 @@ impl Bulk {
         let mut built = Some(built);
         core.change(0, |context| {
             let built = built.take().expect("it never waits");
-            built.finish(context)?.install(context).map(Step::Done)
+            built.finish(context)?.install(context)?;
+            context.count_loaded(self.tree.id(), self.rows).map(Step::Done)
         })?;
         core.end_load();
         Ok(())

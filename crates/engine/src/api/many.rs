@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
+use super::table::encode_bounds;
 use crate::{
     Entry, Error, Key, KeyPart, LockMode, Range, Table, Transaction, Value, WriteTransaction,
 };
@@ -59,7 +60,7 @@ tuple_prefix!(A 0, B 1, C 2, D 3; E; F);
 tuple_prefix!(A 0, B 1, C 2, D 3, E 4;; F);
 
 /// The bounds of all keys that begin with `prefix`.
-fn beginning_with(prefix: Vec<u8>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+pub(super) fn beginning_with(prefix: Vec<u8>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let mut end = prefix.clone();
     while end.pop_if(|byte| *byte == u8::MAX).is_some() {}
     let upper = match end.last_mut() {
@@ -102,6 +103,47 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
         let mut bytes = Vec::new();
         prefix.encode_prefix(&mut bytes);
         self.range_between(beginning_with(bytes), LockMode::Shared)
+    }
+
+    /// How many entries the table has. A read transaction gets what its snapshot has; in a write
+    /// transaction, whose own changes count, it locks the table as a whole, as for reading all of
+    /// it.
+    ///
+    /// The count is kept with the commits, so that nothing is read for it, but for tables whose
+    /// count is not known: those that an older version of Terrace has written last, and those of
+    /// a database of which a checkpoint could not list all. They are read through by the first
+    /// call.
+    ///
+    /// # Errors
+    ///
+    /// As `get`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use terrace::{Error, TableDef};
+    /// # let db = terrace::doc_test::database();
+    /// const EVENTS: TableDef<u64, &str> = TableDef::new("events");
+    /// db.write(|txn| {
+    ///     let mut events = txn.open_table(EVENTS)?;
+    ///     (0..10).try_for_each(|number| events.insert(number, "tick"))?;
+    ///     events.remove(3)?;
+    ///     assert_eq!(events.len()?, 9);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// assert_eq!(db.read(|txn| txn.open_table(EVENTS)?.len())?, 9);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn len(&self) -> Result<u64, Error> {
+        let (core, tree) = (self.live()?, self.tree_id());
+        if let Some(rows) = core.run(|context| context.rows_of(tree))? {
+            return Ok(rows);
+        }
+        let (mut range, mut rows) = (self.range(..)?, 0);
+        while let Some(some) = range.next_rows()? {
+            rows += some.len() as u64;
+        }
+        core.run(|context| context.learn_rows(tree, rows)).map(|()| rows)
     }
 
     /// Whether the table has no entry.
@@ -171,10 +213,19 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
     pub fn retain<'k>(
         &mut self,
         bounds: impl RangeBounds<K::View<'k>>,
+        keep: impl FnMut(K::View<'_>, V::View<'_>) -> bool,
+    ) -> Result<u64, Error> {
+        self.retain_between(encode_bounds::<K>(&bounds), keep)
+    }
+
+    /// As `retain`, between two encoded bounds.
+    pub(super) fn retain_between(
+        &mut self,
+        bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
         mut keep: impl FnMut(K::View<'_>, V::View<'_>) -> bool,
     ) -> Result<u64, Error> {
         let mut deleted = 0;
-        for entry in self.range_in(&bounds, LockMode::Exclusive)? {
+        for entry in self.range_between(bounds, LockMode::Exclusive)? {
             let entry = entry?;
             if !keep(entry.key(), entry.value()) {
                 deleted += u64::from(self.delete(entry.key_bytes(), None)?);

@@ -1,8 +1,14 @@
 //! What an open database counts.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use terrace_device::Counters;
 use terrace_pool::PoolStats;
 use terrace_rt::Nanos;
+
+use crate::api::spilling;
+use crate::{Database, Error, Lsn, TransactionId};
 
 /// Transactions since the database was opened, and gauges (named so).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +35,8 @@ pub struct TransactionStats {
     /// Gauge: bytes of memory of the versions that are kept for snapshots, and of what it takes to
     /// find those on disk.
     pub version_bytes: u64,
+    /// Gauge: where the log ended when the oldest snapshot that is open was begun.
+    pub oldest_snapshot_at: Option<Lsn>,
     /// Gauge: bytes of versions on disk.
     pub version_disk_bytes: u64,
     /// Gauge: sorted runs of versions on disk.
@@ -65,6 +73,11 @@ pub struct LogStats {
     pub capacity_bytes: u64,
     /// Gauge: bytes that the log has on its device, without the doublewrite area.
     pub allocated_bytes: u64,
+    /// Gauge: the open transaction that began to write first: the log is kept from there on. `None`
+    /// if there is none, or it is one of the engine's own.
+    pub holder: Option<TransactionId>,
+    /// Gauge: bytes of log since that one began.
+    pub held_bytes: u64,
 }
 
 /// Parts of a database that lie in the page cache of the operating system too.
@@ -100,4 +113,97 @@ pub struct Stats {
     pub cached: CachedParts,
     /// Bytes of the home that belong to tables or maps.
     pub home_used_bytes: u64,
+}
+
+/// What a table takes: see [`Database::table_stats`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableStats {
+    /// Rows that are committed; `None` until [`Table::len`](crate::Table::len) or
+    /// [`Database::check`] has counted the rows of a table of an older version.
+    pub rows: Option<u64>,
+    /// Pages that belong to it, those of large values included.
+    pub pages: u64,
+    /// Bytes of these pages.
+    pub bytes: u64,
+    /// Pages from its root to a row, both included.
+    pub depth: u32,
+}
+
+impl Database {
+    /// Counters and gauges of transactions, log, memory, flash and devices.
+    pub fn stats(&self) -> Stats {
+        let engine = self.engine();
+        let (locks, tally) = (engine.locks.counts(), &engine.tally);
+        let mut log = engine.log.stats();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        log.checkpoints = count(&tally.checkpoints);
+        log.checkpoint_time = Nanos(count(&tally.checkpoint_ns));
+        log.table_time = Nanos(count(&tally.table_ns));
+        if let Some((holder, held_bytes)) = engine.held_log() {
+            (log.holder, log.held_bytes) = (holder, held_bytes);
+        }
+        let transactions = TransactionStats {
+            commits: tally.commits.sum(),
+            rollbacks: tally.rollbacks.sum(),
+            conflicts: count(&tally.conflicts),
+            lock_waits: locks.waits,
+            lock_escalations: count(&tally.escalations),
+            locks: locks.stored,
+            active: engine.locks.owners_count() + engine.versions.open_count(),
+            oldest_snapshot_at: engine.versions.horizon().oldest(),
+            ..spilling::stats(engine)
+        };
+        Stats {
+            pool: engine.pool.stats(),
+            log,
+            transactions,
+            home_device: engine.home.counters(),
+            flash_device: engine.flash.as_ref().map(|device| device.counters()),
+            log_device: engine.log_device.counters(),
+            cached: CachedParts {
+                home: engine.home.is_cached(),
+                flash: engine.flash.as_ref().is_some_and(|device| device.is_cached()),
+                log: engine.log_device.is_cached(),
+            },
+            home_used_bytes: engine.trees.used_bytes(),
+        }
+    }
+
+    /// The names of all tables, uncommitted ones included, and the bytes of the pages that each
+    /// uses. It reads the allocation maps, no rows.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, `Device`, `Failed`.
+    pub fn table_bytes(&self) -> Result<BTreeMap<String, u64>, Error> {
+        self.engine().check_beginning()?;
+        self.engine().trees.table_bytes().map_err(|error| self.engine().explain(error))
+    }
+
+    /// What each table takes, uncommitted tables included, by name. It reads the allocation maps
+    /// and the root of each table, no rows.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, `Device`, `Failed`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use terrace::TableDef;
+    /// # let db = terrace::doc_test::database();
+    /// const STOCK: TableDef<u64, &str> = TableDef::new("stock");
+    /// db.write(|txn| txn.open_table(STOCK)?.insert(1, "apples"))?;
+    /// let stock = db.table_stats()?["stock"];
+    /// assert_eq!((stock.rows, stock.depth), (Some(1), 1));
+    /// assert_eq!(stock.bytes, stock.pages * 8192);
+    /// # Ok::<(), terrace::Error>(())
+    /// ```
+    pub fn table_stats(&self) -> Result<BTreeMap<String, TableStats>, Error> {
+        let engine = self.engine();
+        engine.check_beginning()?;
+        engine.check_running()?;
+        engine.trees.table_stats(&engine.counts).map_err(|error| engine.explain(error))
+    }
 }

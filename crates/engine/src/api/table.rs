@@ -12,7 +12,8 @@ use crate::btree::{Batch, Modified, Put, Tree};
 use crate::share::Share;
 use crate::writer::Step;
 use crate::{
-    Entry, Error, Key, LockMode, Range, ReadTransaction, Transaction, Value, WriteTransaction,
+    Entry, Error, Key, LockMode, Range, ReadTransaction, Transaction, TreeId, Value,
+    WriteTransaction,
 };
 
 /// A value that was read. It owns the encoded bytes, and decodes them on demand.
@@ -145,7 +146,7 @@ impl Drop for Encoded<'_> {
 }
 
 /// The bounds of a range, encoded.
-fn encode_bounds<'k, K: Key>(
+pub(super) fn encode_bounds<'k, K: Key>(
     bounds: &impl RangeBounds<K::View<'k>>,
 ) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let encode = |bound: Bound<&K::View<'k>>| {
@@ -169,6 +170,10 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
 
     pub(super) fn core(&self) -> &'t Core {
         self.transaction.core()
+    }
+
+    pub(super) fn tree_id(&self) -> TreeId {
+        self.tree.id()
     }
 
     /// What the table is within, if it still is one.
@@ -356,6 +361,13 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         let (key, value) = encoded.value::<V>(value);
         core.emptied.borrow_mut().put(self.tree.id(), key);
         stream::put(core, &self.tree, (key, value), put, old)
+    }
+
+    /// Puts an encoded value at an encoded key.
+    pub(super) fn put_encoded(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let core = self.live()?;
+        core.emptied.borrow_mut().put(self.tree.id(), key);
+        stream::put(core, &self.tree, (key, value), Put::Upsert, None).map(|_| ())
     }
 
     /// Inserts the entry, or replaces the value of `key` if there is one. (`replace` also returns

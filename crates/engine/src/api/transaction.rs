@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use crate::api::core::{Before, Core, Sealed};
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
-use crate::api::{type_names, types};
+use crate::api::types;
+use crate::btree::Tree;
 use crate::context::Mark;
 use crate::engine::Engine;
 use crate::log::Level;
+use crate::opened::Types;
+use crate::schema::{Asked, type_names};
 use crate::share::Share;
-use crate::{Error, Key, Loader, Nanos, ReadTable, Table, TableDef, TransactionId, Value};
+use crate::{Error, Key, Loader, Nanos, ReadTable, Schema, Table, TableDef, TransactionId, Value};
 
 /// When a commit returns.
 ///
@@ -226,11 +229,11 @@ impl WriteTransaction {
     ) -> Result<Table<'t, K, V>, Error> {
         let tree = self.core.run(|context| {
             let (name, types) = (table.name(), types::<K, V>());
-            if let Some(tree) = context.opened(name, types)? {
+            if let Some(tree) = context.opened(name, types, Asked::ANY)? {
                 return Ok(tree);
             }
             let engine = Arc::clone(context.engine());
-            engine.trees.open_for_write(context, name, types)
+            engine.trees.open_for_write(context, (name, types), Asked::ANY)
         })?;
         Ok(Table::new(self, tree, table.name()))
     }
@@ -283,15 +286,6 @@ impl WriteTransaction {
         })
     }
 
-    /// The names of all tables, in order.
-    ///
-    /// # Errors
-    ///
-    /// `Conflict`, and those of devices.
-    pub fn table_names(&self) -> Result<Vec<String>, Error> {
-        self.core.run(|context| Arc::clone(context.engine()).trees.names(context))
-    }
-
     /// Loads an empty table with entries in key order, and locks it as a whole. If this transaction
     /// creates the table, its tree is built bottom-up and its rows are not logged, which is many
     /// times faster than insertion. A table that existed before is filled by insertion.
@@ -324,9 +318,11 @@ impl WriteTransaction {
             let what = "pages are filled to 10 to 100 percent";
             return Err(Error::InvalidOption { option: "percent", what });
         }
+        let types = type_names::<K, V>();
+        let asked = Asked { types: Some(&types), schema: None };
         let (tree, age) = self.core.run(|context| {
             let engine = Arc::clone(context.engine());
-            engine.trees.open_or_make(context, table.name(), &type_names::<K, V>())
+            engine.trees.open_or_make(context, table.name(), asked)
         })?;
         Bulk::begin(&self.core, tree, age, percent)
             .map(|bulk| Loader::new(&self.core, bulk, table.name()))
@@ -420,31 +416,24 @@ impl ReadTransaction {
         &'t self,
         table: TableDef<'t, K, V>,
     ) -> Result<ReadTable<'t, K, V>, Error> {
-        let tree = self.core.run(|context| {
-            let (name, types) = (table.name(), types::<K, V>());
-            if let Some(tree) = context.opened(name, types)? {
+        let tree = self.find_table(table.name(), (types::<K, V>(), None))?;
+        Ok(Table::new(self, tree, table.name()))
+    }
+
+    /// The tree of a table, if it has the types and the schema that are asked for.
+    pub(super) fn find_table(
+        &self,
+        name: &str,
+        (types, schema): (Types, Option<&Schema>),
+    ) -> Result<Arc<Share<Tree>>, Error> {
+        self.core.run(|context| {
+            if let Some(tree) = context.opened(name, types, Asked { types: None, schema })? {
                 return Ok(tree);
             }
             let engine = Arc::clone(context.engine());
             match context.snapshot_at() {
-                Some(_) => engine.trees.open_seen(context, name, types),
-                None => engine.trees.open(context, name, types),
-            }
-        })?;
-        Ok(Table::new(self, tree, table.name()))
-    }
-
-    /// The names of all tables, in order.
-    ///
-    /// # Errors
-    ///
-    /// `Conflict`, and those of devices.
-    pub fn table_names(&self) -> Result<Vec<String>, Error> {
-        self.core.run(|context| {
-            let engine = Arc::clone(context.engine());
-            match context.snapshot_at() {
-                Some(_) => engine.trees.names_seen(context),
-                None => engine.trees.names(context),
+                Some(_) => engine.trees.open_seen(context, name, (types, schema)),
+                None => engine.trees.open(context, name, (types, schema)),
             }
         })
     }

@@ -213,4 +213,14 @@ impl Tree {
         let node = self.node(self.root(), &root)?;
         Ok(node.is_leaf() && node.len() == 0)
     }
+
+    /// Pages from the root to a row, both included.
+    ///
+    /// # Errors
+    ///
+    /// As `is_bare`.
+    pub(crate) fn depth(&self) -> Result<u32, Error> {
+        let root = self.pool.read(self.root())?;
+        Ok(u32::from(self.node(self.root(), &root)?.level()) + 1)
+    }
 }

@@ -56,6 +56,11 @@ pub(crate) struct Buffers {
     pub(super) gave_up: Vec<(TreeId, u64)>,
     /// Trees of which pages of blocks are to be freed.
     pub(super) gave_up_blocks: Vec<TreeId>,
+    /// How many rows of each table it has added, or removed.
+    pub(super) counts: Vec<(TreeId, i64)>,
+    /// Of these, what loads have added, which no undo of a row takes back: the tree, the rows, and
+    /// the last record before they counted.
+    pub(super) loaded: Vec<(TreeId, i64, Lsn)>,
     pub(super) marks: Marks,
 }
 
@@ -79,6 +84,8 @@ impl Buffers {
         self.made.clear();
         self.gave_up.clear();
         self.gave_up_blocks.clear();
+        self.counts.clear();
+        self.loaded.clear();
         self.marks.clear();
     }
 }

@@ -8,7 +8,7 @@ use terrace_pool::{Mutation, PageMut};
 
 use super::room::RECORD_BYTES;
 use super::{Context, Mode};
-use crate::btree::Node;
+use crate::btree::{GHOST, Node, old};
 use crate::change::Change;
 use crate::leaf_room::{LeafRoom, RowHash};
 use crate::lock::{Modes, Resource};
@@ -74,6 +74,7 @@ impl Context {
         self.chain = Some(chain);
         let (appended, _) = appended?;
         self.apply(page, appended.lsn, |bytes| apply(change, bytes));
+        self.count_rows(tree, rows_added(&undo));
         Ok(())
     }
 
@@ -207,6 +208,17 @@ impl Context {
         let half_changed = StopOnUnwind(&self.engine.log, page.id());
         page.apply(lsn, change);
         std::mem::forget(half_changed);
+    }
+}
+
+/// How many rows more there are after the change that `undo` takes back.
+pub(super) fn rows_added(undo: &Undo<'_>) -> i64 {
+    match undo {
+        Undo::Insert { .. } => 1,
+        Undo::Delete { .. } => -1,
+        // The key was removed before, by the same transaction.
+        Undo::Update { old: [old::WHOLE, flags, ..], .. } if flags & GHOST != 0 => 1,
+        Undo::Update { .. } | Undo::None => 0,
     }
 }
 

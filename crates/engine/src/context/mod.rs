@@ -42,11 +42,13 @@ use crate::btree::Tree;
 use crate::engine::Engine;
 use crate::lock::Owner;
 use crate::log::{Last, Level};
-use crate::opened::Types;
+use crate::opened::{Described, Types};
 use crate::reclaim::Work;
+use crate::schema::Asked;
 use crate::share::Share;
+use crate::trees::{CATALOG, told};
 use crate::versions::{Snapshot, Writing};
-use crate::{Error, TransactionId, TreeId};
+use crate::{Error, LockMode, TransactionId, TreeId};
 
 /// The transaction may move from task to task.
 pub(crate) const NO_TASK: u64 = 0;
@@ -211,7 +213,8 @@ impl Context {
         }
     }
 
-    /// The table `name`, if it was opened before and is still what it was.
+    /// The table `name`, if it was opened before with these types, is still what it was, and is
+    /// what is asked for beside them.
     ///
     /// # Errors
     ///
@@ -220,12 +223,13 @@ impl Context {
         &mut self,
         name: &str,
         types: Types,
+        asked: Asked<'_>,
     ) -> Result<Option<Arc<Share<Tree>>>, Error> {
         let opened = &self.buffers.opened;
         if opened.version() != self.engine.trees.version() {
             return Ok(None);
         }
-        let Some(tree) = opened.find(name, types.id).cloned() else { return Ok(None) };
+        let Some(tree) = opened.find(name, types.id, asked).cloned() else { return Ok(None) };
         self.lock_intent(tree.id())?;
         let is_same = self.buffers.opened.version() == self.engine.trees.version();
         Ok(is_same.then_some(tree))
@@ -235,11 +239,11 @@ impl Context {
     pub(crate) fn remember(
         &mut self,
         version: u64,
-        name: &str,
-        types: Types,
+        (name, types): (&str, Types),
+        described: Described,
         tree: &Arc<Share<Tree>>,
     ) {
-        self.buffers.opened.add(version, name, types.id, tree);
+        self.buffers.opened.add(version, (name, types.id), described, tree);
     }
 
     /// What users call it.
@@ -314,16 +318,25 @@ impl Context {
         if self.nested != 0 {
             return Err(engine.log.fail(Error::STOPPED));
         }
+        let Buffers { draft, counts, .. } = &mut *self.buffers;
+        draft.commit(self.txn, self.last, counts);
+        let bytes = draft.len() as u64;
+        // room.M1. Checked while the transaction can still be rolled back.
+        let is_writing = self.chain.is_some() && self.last != Lsn::ZERO;
+        assert!(!is_writing || self.reserved >= bytes, "{bytes} for COMMIT, of {}", self.reserved);
         let chain = self.chain.take();
-        let Some(chain) = chain.filter(|_| self.last != Lsn::ZERO) else {
+        let Some(chain) = chain.filter(|_| is_writing) else {
             if self.txn != TxnId(0) {
                 engine.unregister(self.txn);
             }
             return Ok(engine.log.committed_end());
         };
-        self.buffers.draft.commit(self.txn, self.last);
-        let (draft, last) = (&mut self.buffers.draft, (&**chain, Last::Commit));
-        let lsn = engine.log.append_last(draft, &mut self.reserved, last)?;
+        let last = (&**chain, Last::Commit);
+        let mut append = || engine.log.append_last(draft, &mut self.reserved, last);
+        let lsn = match counts.iter().any(|(_, rows)| *rows != 0) {
+            true => engine.counts.commit(counts, append, || engine.versions.horizon()),
+            false => append(),
+        }?;
         self.written(chain);
         Ok(Lsn(lsn.0 + 1))
     }
@@ -364,6 +377,82 @@ impl Context {
             Err(failed) if !self.engine.is_closed() => failed,
             _ => error,
         }
+    }
+
+    /// A load has put `rows` into a table. They go with the table: with the undo of records before
+    /// this moment (trees.N6).
+    ///
+    /// # Errors
+    ///
+    /// `LogFull`.
+    pub(crate) fn count_loaded(&mut self, tree: TreeId, rows: i64) -> Result<(), Error> {
+        self.reserve_count(tree)?;
+        self.count_rows(tree, rows);
+        self.buffers.loaded.push((tree, rows, self.last));
+        Ok(())
+    }
+
+    /// What was done after `stop` is undone: the tables that were loaded since are gone.
+    fn uncount_loaded(&mut self, stop: Lsn) {
+        while let Some((tree, rows, _)) = self.buffers.loaded.pop_if(|(_, _, at)| *at > stop) {
+            self.count_rows(tree, -rows);
+        }
+    }
+
+    /// Whether COMMIT has no room yet for the rows of a table.
+    fn is_uncounted(&self, tree: TreeId) -> bool {
+        tree != CATALOG && !self.buffers.counts.iter().rev().any(|(counted, _)| *counted == tree)
+    }
+
+    /// The transaction has put `rows` into a table, or removed some: COMMIT has room for that.
+    pub(crate) fn count_rows(&mut self, tree: TreeId, rows: i64) {
+        if rows == 0 || tree == CATALOG {
+            return;
+        }
+        let counts = &mut self.buffers.counts;
+        match counts.iter_mut().rev().find(|(counted, _)| *counted == tree) {
+            Some((_, sum)) => *sum += rows,
+            None => counts.push((tree, rows)),
+        }
+    }
+
+    /// How many rows of a table it has added itself.
+    fn own_rows(&self, tree: TreeId) -> i64 {
+        let own = self.buffers.counts.iter().find(|(counted, _)| *counted == tree);
+        own.map_or(0, |(_, rows)| *rows)
+    }
+
+    /// Up to where it sees the commits of others: those of a snapshot's moment; or all, once it has
+    /// locked the table.
+    fn sees_rows_of(&mut self, tree: TreeId) -> Result<Lsn, Error> {
+        match self.snapshot_at() {
+            Some(at) => Ok(at),
+            None => self.lock_table(tree, LockMode::Shared).map(|()| Lsn::MAX),
+        }
+    }
+
+    /// The rows of a table, if its count is known. With locks, the table is locked as a whole.
+    ///
+    /// # Errors
+    ///
+    /// As `wait_for`.
+    pub(crate) fn rows_of(&mut self, tree: TreeId) -> Result<Option<u64>, Error> {
+        let at = self.sees_rows_of(tree)?;
+        let committed = self.engine.counts.rows(tree, at);
+        committed.map(|rows| told(rows + self.own_rows(tree))).transpose()
+    }
+
+    /// Notes the rows of a table that it has counted after `rows_of` did not know them.
+    ///
+    /// # Errors
+    ///
+    /// `SnapshotTooOld`: what it has counted may be of any moment.
+    pub(crate) fn learn_rows(&mut self, tree: TreeId, rows: u64) -> Result<(), Error> {
+        let at = self.sees_rows_of(tree)?;
+        let opened = self.engine.counts.at_opening(tree, at, rows as i64 - self.own_rows(tree));
+        self.check_snapshot()?;
+        self.engine.counts.learn(tree, opened);
+        Ok(())
     }
 
     /// Where the transaction's last record is.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use terrace_page::{Lsn, PageId, TxnId};
 use terrace_rt::{Nanos, now};
 
+use super::changes::rows_added;
 use super::room::undo_room;
 use super::{Context, Mark, Mode};
 use crate::Error;
@@ -148,6 +149,7 @@ impl Context {
         } else {
             self.undo_from_memory(stop)?;
         }
+        self.uncount_loaded(stop);
         self.mode = Mode::Forward;
         self.engine.trees.reload(&self.buffers.touched)
     }
@@ -217,6 +219,7 @@ impl Context {
         self.mode = Mode::Undoing { undo_next };
         if let Some(tree) = self.engine.trees.undone_in(&undo)? {
             tree.undo(self, &undo)?;
+            self.count_rows(tree.id(), -rows_added(&undo));
         }
         self.rollback_room = self.rollback_room.saturating_sub(room);
         Ok(())

@@ -1,7 +1,7 @@
 //! Log room of a transaction: what it reserves, and what its rollback may need of that.
 //!
 //! ```text
-//!   reserved:  | rollback_room: CLRs of all that can be undone, END | the operation under way |
+//!   reserved:  | rollback_room: CLRs of all undo, and END or COMMIT | the operation under way |
 //! ```
 //!
 //! - M1: a forward record is appended only when what is reserved covers it and its own undo beside
@@ -17,15 +17,16 @@ use std::sync::atomic::Ordering;
 use terrace_page::{LSN_MAX, Lsn, TxnId};
 use terrace_rt::LeafGuard;
 
+use super::changes::rows_added;
 use super::{Context, Mode};
-use crate::Error;
 use crate::btree::{OVERFLOW, old};
 use crate::change::Change;
-use crate::log::record::Draft;
+use crate::log::record::{Draft, ROWS_BYTES};
 use crate::log::{Appended, Room};
 use crate::reclaim::{HeldUp, SpaceWait};
 use crate::versions::{UndoList, Writing};
 use crate::writer::Undo;
+use crate::{Error, TreeId};
 
 /// Operations of at least this many bytes put large values: they wait for the reclaim task if it is
 /// behind.
@@ -286,8 +287,35 @@ impl Context {
         undo: &Undo<'_>,
     ) -> Result<u64, Error> {
         let room = undo_room(change, undo);
-        let draft = &self.buffers.draft;
-        let wanted = self.rollback_room + room + draft.len() as u64;
+        let counted = match undo {
+            Undo::Insert { tree, .. } | Undo::Delete { tree, .. } | Undo::Update { tree, .. }
+                if rows_added(undo) != 0 =>
+            {
+                self.count_room(*tree)
+            }
+            _ => 0,
+        };
+        self.reserve_beside(room + counted, self.buffers.draft.len() as u64)?;
+        Ok(room)
+    }
+
+    /// M1: what is reserved covers COMMIT with the rows of one more table.
+    ///
+    /// # Errors
+    ///
+    /// `LogFull`.
+    pub(super) fn reserve_count(&mut self, tree: TreeId) -> Result<(), Error> {
+        self.reserve_beside(self.count_room(tree), 0)
+    }
+
+    /// What COMMIT needs more once it has the rows of a table. A rollback does not give it back.
+    fn count_room(&self, tree: TreeId) -> u64 {
+        if self.is_uncounted(tree) { ROWS_BYTES as u64 } else { 0 }
+    }
+
+    /// Reserves `room` for the transaction's end, and `draft` bytes beside it.
+    fn reserve_beside(&mut self, room: u64, draft: u64) -> Result<(), Error> {
+        let wanted = self.rollback_room + room + draft;
         if self.reserved < wanted {
             let more = wanted - self.reserved;
             // Latches are held. Growth waits for the device alone.
@@ -297,7 +325,7 @@ impl Context {
             self.reserved += more;
         }
         self.rollback_room += room;
-        Ok(room)
+        Ok(())
     }
 
     /// Appends the draft as the transaction's next record: going forward from what the rollback

@@ -7,7 +7,7 @@
 //!
 //! kind       payload
 //! 1 table    2 kind of table (0: typed), then each with its length in 4 bytes in front: name, name
-//!            of the key's type, name of the value's type, schema
+//!            of the key's type, name of the value's type, schema (`schema.rs`; empty if none)
 //! 2 rows     rows one after another: 2 key_len, 4 value_len, key, value
 //! 3 large    8 value_len, key: a row whose value comes in pieces
 //! 4 piece    bytes of that value
@@ -29,6 +29,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 
 use crate::btree::VALUE_MAX;
+use crate::{Schema, TableInfo};
 
 const MAGIC: [u8; 8] = *b"TERRDUMP";
 /// The version that is written, and the newest that is read.
@@ -50,19 +51,6 @@ const LARGE: u8 = 3;
 const PIECE: u8 = 4;
 const ROWS_END: u8 = 5;
 const END: u8 = 6;
-
-/// What a dump says of a table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TableInfo {
-    /// Its name.
-    pub name: String,
-    /// The name of its keys' type; empty if that was lost.
-    pub key_type: String,
-    /// The name of its values' type.
-    pub value_type: String,
-    /// What its user keeps beside it.
-    pub schema: Vec<u8>,
-}
 
 /// Whether all is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +198,8 @@ impl<W: Write> Writer<W> {
     pub fn table(&mut self, table: &TableInfo) -> io::Result<()> {
         let mut payload = vec![0; 2];
         let names = [&table.name, &table.key_type, &table.value_type].map(|name| name.as_bytes());
-        for bytes in names.into_iter().chain([&table.schema[..]]) {
+        let schema = table.schema.as_ref().map_or(Vec::new(), Schema::encode);
+        for bytes in names.into_iter().chain([&schema[..]]) {
             payload.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
             payload.extend_from_slice(bytes);
         }
@@ -438,6 +427,10 @@ impl<R: Read> Reader<R> {
         let names = (text(), text(), text());
         let (Some(name), Some(key_type), Some(value_type)) = names else { return Err(bad()) };
         let schema = field().filter(|_| rest.is_empty()).ok_or_else(bad)?;
+        let schema = match &schema[..] {
+            [] => None,
+            bytes => Some(Schema::decode(bytes).ok_or_else(bad)?),
+        };
         if key_type.len() + value_type.len() > TYPES_LEN_MAX {
             return Err(self.damaged("the names of a table's types are too long"));
         }
@@ -547,6 +540,15 @@ mod tests {
 
     type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
+    fn schema(prng: &mut Prng) -> Schema {
+        let column = |at: u64| crate::Column {
+            name: at.to_string(),
+            type_name: "INT".into(),
+            is_nullable: at % 2 == 1,
+        };
+        Schema::new((0..prng.below(5)).map(column).collect(), 0).expect("sound")
+    }
+
     fn random_tables(prng: &mut Prng) -> Vec<(TableInfo, Rows, State)> {
         let tables = prng.below(4);
         (0..tables)
@@ -555,7 +557,7 @@ mod tests {
                     name: format!("table {number}"),
                     key_type: "u64".into(),
                     value_type: "&[u8]".into(),
-                    schema: vec![7; prng.below(20) as usize],
+                    schema: prng.chance(2).then(|| schema(prng)),
                 };
                 let rows = (0..prng.below(300))
                     .map(|key| {

@@ -4,8 +4,9 @@ use std::fmt;
 use std::io::Read;
 
 use crate::api::{Bulk, FILL, Sealed};
-use crate::dump::{DumpError, Event, Reader, State, TableInfo};
-use crate::{Database, Durability, Error, WriteTransaction};
+use crate::dump::{DumpError, Event, Reader, State};
+use crate::schema::{Asked, type_names_of};
+use crate::{Database, Durability, Error, TableInfo, WriteTransaction};
 
 /// Why a dump could not be loaded.
 #[derive(Debug)]
@@ -19,11 +20,6 @@ pub enum LoadError {
         /// Why.
         source: Error,
     },
-    /// The table's schema is of a newer version. Use that one.
-    Schema {
-        /// Its name.
-        table: String,
-    },
 }
 
 impl fmt::Display for LoadError {
@@ -31,11 +27,6 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::Dump(source) => source.fmt(f),
             LoadError::Table { table, source } => write!(f, "table \"{table}\": {source}"),
-            LoadError::Schema { table } => write!(
-                f,
-                "table \"{table}\": it has a schema, which this version does not know: use a \
-                 newer one"
-            ),
         }
     }
 }
@@ -45,7 +36,6 @@ impl std::error::Error for LoadError {
         match self {
             LoadError::Dump(source) => Some(source),
             LoadError::Table { source, .. } => Some(source),
-            LoadError::Schema { .. } => None,
         }
     }
 }
@@ -73,19 +63,17 @@ impl TableLoad {
     ///
     /// # Errors
     ///
-    /// `Schema`, `Table`.
+    /// `Table`.
     pub(crate) fn begin(database: &Database, info: &TableInfo) -> Result<TableLoad, LoadError> {
-        if !info.schema.is_empty() {
-            return Err(LoadError::Schema { table: info.name.clone() });
-        }
         let name = info.name.clone();
         let begin = || {
             let transaction = database.begin_write()?;
-            let types = format!("{}\0{}", info.key_type, info.value_type);
+            let types = type_names_of(&info.key_type, &info.value_type);
+            let asked = Asked { types: Some(&types), schema: info.schema.as_ref() }.checked()?;
             let core = transaction.core();
             let (tree, age) = core.run(|context| {
                 let engine = std::sync::Arc::clone(context.engine());
-                engine.trees.open_or_make(context, &info.name, &types)
+                engine.trees.open_or_make(context, &info.name, asked)
             })?;
             let bulk = Bulk::begin(core, tree, age, FILL)?;
             Ok((transaction, bulk))
@@ -129,7 +117,7 @@ impl TableLoad {
 ///
 /// # Errors
 ///
-/// `Dump`, `Table`, `Schema`.
+/// `Dump`, `Table`.
 pub fn load(database: &Database, input: impl Read) -> Result<Loaded, LoadError> {
     let mut reader = Reader::new(input).map_err(LoadError::Dump)?;
     let mut loaded = Loaded { tables: 0, rows: 0, state: State::Whole };

@@ -18,14 +18,14 @@ use std::path::Path;
 
 use terrace_page::PageId;
 
-pub use self::format::{DumpError, Event, Reader, State, TableInfo, Writer};
+pub use self::format::{DumpError, Event, Reader, State, Writer};
 pub use self::loading::{LoadError, Loaded, load};
 pub use self::loss::Loss;
 use self::source::Source;
 use crate::btree::{Flaw, Sink, Tree};
 use crate::catalog::{self, Entry, Key};
 use crate::recovery::NotUndone;
-use crate::{Builder, Error, TreeId};
+use crate::{Builder, Error, TableInfo, TreeId};
 
 pub(crate) use self::format::fuzz;
 pub(crate) use self::loading::TableLoad;
@@ -186,13 +186,7 @@ impl Saved {
         let key = catalog::decode_key(key)?;
         let entry = Entry::decode(key, value, self.source.home_pages)?;
         let Key::Table(name) = key else { return Ok(entry.tree) };
-        let (key_type, value_type) = entry.types.split_once('\0').unwrap_or((&entry.types, ""));
-        let info = TableInfo {
-            name: name.to_string(),
-            key_type: key_type.to_string(),
-            value_type: value_type.to_string(),
-            schema: entry.schema.to_vec(),
-        };
+        let info = TableInfo::new(name, &entry.types, entry.schema.as_deref());
         let tree = self.source.tree(entry.tree, entry.header);
         self.tables.insert(info.name.clone(), (info, tree));
         Ok(entry.tree)

@@ -15,8 +15,8 @@ use terrace_page::{Lsn, TxnId};
 use terrace_rt::{Nanos, dead, now, sleep};
 
 use super::Engine;
-use crate::Error;
 use crate::log::Room;
+use crate::{Error, TransactionId};
 
 /// A writer that finds the log full looks again after a pause, at first this and then twice as long
 /// each time.
@@ -145,6 +145,11 @@ impl Engine {
         let (txn, first, _) = self.active().into_iter().min_by_key(|(_, first, _)| *first)?;
         let held_bytes = self.log.end().0 - first.0;
         (self.is_most(held_bytes) || !is_patient).then_some((txn, held_bytes))
+    }
+
+    /// The oldest transaction, if users know it, and the bytes of log kept since it began.
+    pub(crate) fn held_log(&self) -> Option<(Option<TransactionId>, u64)> {
+        self.log_holder(false).map(|(txn, held_bytes)| (self.locks.id_of(txn), held_bytes))
     }
 
     fn is_most(&self, held_bytes: u64) -> bool {

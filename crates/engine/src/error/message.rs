@@ -48,6 +48,7 @@ impl fmt::Display for Error {
             | Error::NotAValue { .. }
             | Error::Undecodable { .. }
             | Error::TableTypes { .. }
+            | Error::TableSchema { .. }
             | Error::TableExists { .. }
             | Error::TooManyTables { .. }
             | Error::NoSuchTable { .. } => of_table(self, f),
@@ -215,6 +216,13 @@ fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f,
                 "{table} has the types {stored}, but was opened with {asked}: open it with its own"
             )
+        }
+        Error::TableSchema { table, stored, asked } => {
+            match &**stored {
+                Some(stored) => write!(f, "{table} has the schema {stored}")?,
+                None => write!(f, "{table} has no schema")?,
+            }
+            write!(f, ", but was opened with {asked}: open it with its own, or without one")
         }
         Error::NoSuchTable { name } => write!(
             f,

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use terrace_device::{Device, write_shared};
 use terrace_page::Lsn;
-use terrace_rt::{LeafMutex, Nanos, Signal, dead};
+use terrace_rt::{LeafMutex, Signal, dead};
 
 use super::buffer::Aligned;
 use super::chain::{Chain, Ends, Last, Link};
@@ -265,7 +265,7 @@ impl Log {
         self.append_linked(draft, Room::Reserved, reserved, link).map(|appended| appended.lsn)
     }
 
-    fn append_linked(
+    pub(super) fn append_linked(
         &self,
         draft: &mut Draft,
         room: Room,
@@ -588,12 +588,10 @@ impl Log {
             writes: self.writes.load(Ordering::Relaxed),
             forces: self.forces.load(Ordering::Relaxed),
             durable_commits: self.durable_commits.load(Ordering::Relaxed),
-            checkpoints: 0,
-            checkpoint_time: Nanos(0),
-            table_time: Nanos(0),
             used_bytes: self.used(),
             capacity_bytes: self.capacity(),
             allocated_bytes: self.mapped_bytes.load(Ordering::Relaxed),
+            ..LogStats::default()
         }
     }
 }

@@ -6,6 +6,7 @@ mod ending;
 mod fate;
 mod growth;
 pub(crate) mod header;
+mod lists;
 mod log_file;
 mod log_reader;
 mod map;

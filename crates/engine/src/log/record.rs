@@ -15,12 +15,15 @@
 //! CLR         page 8, page_prev 8, change_len 4, undo_len 4 (0), change, undo_next 8
 //! RESTORE     page 8, page_prev 8, undo_next 8, pieces
 //! NESTED_END  undo_next 8
-//! COMMIT, END nothing
+//! COMMIT      tree 4, difference of its rows 8, for each tree that has other rows now; tree 0 if
+//!             there are more than fit: all counts are unknown then
+//! END         nothing
 //! BUF_WRITE   eol 8, pages 8 each
 //! BEGIN_CHKPT nothing
 //! TXN_TABLE   txn 8, first 8, last 8, for each transaction
 //! END_CHKPT   begin 8
 //! FLASH       bytes of the flash tier's own
+//! COUNTS      at 8, next_tree 4, records 4, then tree 4, rows 8, for each tree
 //!
 //! pieces      at 2, len 2, bytes; repeated
 //! undo        tag 1: 0 none; 1 insert, 2 delete, 3 update: tree 4, key_len 2, key, record;
@@ -37,8 +40,12 @@
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId, TxnId};
 
+pub(crate) use super::lists::ROWS_BYTES;
+use super::lists::{Input, encode_rows, whole_items};
+pub(crate) use super::lists::{PageList, Pieces, RowsList, TxnList};
 use super::runs::encode_difference;
 use crate::TreeId;
+use crate::counts::CountsHead;
 use crate::writer::Undo;
 
 /// Bytes before a record's body.
@@ -49,8 +56,13 @@ pub(crate) const RECORD_MAX: usize = 64 << 10;
 pub(crate) const BUF_WRITE_PAGES_MAX: usize = 2048;
 /// Most bytes of the flash tier in one record.
 pub(crate) const FLASH_BYTES_MAX: usize = 16 << 10;
+/// Most trees in one COUNTS, and in a COMMIT.
+pub(crate) const COUNTS_MAX: usize = 4096;
 /// Most transactions in one TXN_TABLE.
 pub(crate) const TXN_TABLE_MAX: usize = 1024;
+
+/// A COUNTS before its trees.
+const COUNTS_HEAD: usize = 16;
 
 const LEN_AT: usize = 0;
 const CHECKSUM_AT: usize = 4;
@@ -63,6 +75,7 @@ const PREV_AT: usize = 24;
 const _: () = assert!(PREV_AT + 8 == HEADER_BYTES && DURABLE_AT + 3 == TXN_AT);
 const _: () = assert!(HEADER_BYTES + 8 + 8 * BUF_WRITE_PAGES_MAX <= RECORD_MAX);
 const _: () = assert!(HEADER_BYTES + 24 * TXN_TABLE_MAX <= RECORD_MAX);
+const _: () = assert!(HEADER_BYTES + COUNTS_HEAD + ROWS_BYTES * COUNTS_MAX <= RECORD_MAX);
 const _: () = assert!(HEADER_BYTES + 64 + 4 * PAGE_SIZE <= RECORD_MAX);
 
 /// A record stores the durable end in units of this many bytes, rounded down: no record is so
@@ -86,13 +99,14 @@ pub(crate) enum Kind {
     TxnTable = 10,
     EndCheckpoint = 11,
     Flash = 12,
+    Counts = 13,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
         use Kind::{
-            BeginCheckpoint, BufWrite, Clr, Commit, End, EndCheckpoint, Flash, NestedEnd, Restore,
-            TxnTable, Update,
+            BeginCheckpoint, BufWrite, Clr, Commit, Counts, End, EndCheckpoint, Flash, NestedEnd,
+            Restore, TxnTable, Update,
         };
         let all = [
             Update,
@@ -106,6 +120,7 @@ impl Kind {
             TxnTable,
             EndCheckpoint,
             Flash,
+            Counts,
         ];
         all.into_iter().find(|&kind| kind as u8 == byte)
     }
@@ -140,8 +155,8 @@ pub(crate) enum Body<'a> {
     Restore { page: PageId, page_prev: Lsn, undo_next: Lsn, pieces: Pieces<'a> },
     /// A nested action has ended: undo skips it and goes on at `undo_next`.
     NestedEnd { undo_next: Lsn },
-    /// The transaction is committed.
-    Commit,
+    /// The transaction is committed, and made these differences.
+    Commit { rows: RowsList<'a> },
     /// The transaction is rolled back, wholly.
     End,
     /// Home has these pages with every change up to `eol`.
@@ -154,6 +169,8 @@ pub(crate) enum Body<'a> {
     EndCheckpoint { begin: Lsn },
     /// Something of the flash tier's own.
     Flash { payload: &'a [u8] },
+    /// The rows of some trees, as a checkpoint counts them.
+    Counts { head: CountsHead, rows: RowsList<'a> },
 }
 
 /// How an `Update` is undone.
@@ -181,100 +198,6 @@ impl Body<'_> {
             }
             _ => None,
         }
-    }
-}
-
-/// Runs of bytes of a page, encoded; checked when decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pieces<'a>(&'a [u8]);
-
-/// Page ids, encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PageList<'a>(&'a [u8]);
-
-/// Transactions with their first and last records, encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TxnList<'a>(&'a [u8]);
-
-/// Reads numbers and runs from the front of bytes; nothing left is `None`.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(head)
-    }
-
-    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*head)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.chunk().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.chunk().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.chunk().map(u64::from_le_bytes)
-    }
-
-    fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.0)
-    }
-}
-
-impl<'a> Pieces<'a> {
-    /// As they are stored.
-    pub(crate) fn bytes(&self) -> &'a [u8] {
-        self.0
-    }
-
-    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Pieces<'a>> {
-        let mut input = Input(bytes);
-        while !input.0.is_empty() {
-            let (at, len) = (usize::from(input.u16()?), usize::from(input.u16()?));
-            if at + len > PAGE_SIZE {
-                return None;
-            }
-            input.take(len)?;
-        }
-        Some(Pieces(bytes))
-    }
-
-    /// Puts the runs where they belong.
-    pub(crate) fn apply(self, page: &mut PageBuf) {
-        let mut input = Input(self.0);
-        while let (Some(at), Some(len)) = (input.u16(), input.u16()) {
-            let (at, len) = (usize::from(at), usize::from(len));
-            page[at..at + len].copy_from_slice(input.take(len).expect("checked when decoded"));
-        }
-    }
-}
-
-impl<'a> PageList<'a> {
-    /// The pages.
-    pub(crate) fn iter(self) -> impl Iterator<Item = PageId> + 'a {
-        self.0.as_chunks::<8>().0.iter().map(|id| PageId(u64::from_le_bytes(*id)))
-    }
-}
-
-impl<'a> TxnList<'a> {
-    /// The transactions, each with the LSNs of its first and last record.
-    pub(crate) fn iter(self) -> impl Iterator<Item = (TxnId, Lsn, Lsn)> + 'a {
-        let number = |bytes: &[u8; 24], at: usize| {
-            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-        };
-        self.0
-            .as_chunks::<24>()
-            .0
-            .iter()
-            .map(move |e| (TxnId(number(e, 0)), Lsn(number(e, 8)), Lsn(number(e, 16))))
     }
 }
 
@@ -323,6 +246,11 @@ pub(crate) fn decode_undo(bytes: &[u8]) -> Option<StoredUndo<'_>> {
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     bytes: Vec<u8>,
+}
+
+/// The length of a COUNTS of `trees`.
+pub(crate) fn counts_bytes(trees: usize) -> u64 {
+    (HEADER_BYTES + COUNTS_HEAD + ROWS_BYTES * trees) as u64
 }
 
 impl Draft {
@@ -398,9 +326,27 @@ impl Draft {
         out.extend_from_slice(&undo_next.0.to_le_bytes());
     }
 
-    /// A COMMIT.
-    pub(crate) fn commit(&mut self, txn: TxnId, prev: Lsn) {
-        self.begin(Kind::Commit, txn, prev);
+    /// A COMMIT with the differences of rows that are not zero: none of them, but that they are
+    /// not known, if they are more than `COUNTS_MAX`.
+    pub(crate) fn commit(&mut self, txn: TxnId, prev: Lsn, differences: &[(TreeId, i64)]) {
+        let out = self.begin(Kind::Commit, txn, prev);
+        for &(tree, rows) in differences.iter().filter(|(_, rows)| *rows != 0) {
+            encode_rows((tree, rows), out);
+            if out.len() > HEADER_BYTES + COUNTS_MAX * ROWS_BYTES {
+                out.truncate(HEADER_BYTES);
+                return encode_rows((TreeId(0), 0), out);
+            }
+        }
+    }
+
+    /// A COUNTS of at most `COUNTS_MAX` trees.
+    pub(crate) fn counts(&mut self, head: CountsHead, rows: &[(TreeId, i64)]) {
+        assert!(rows.len() <= COUNTS_MAX, "{} in a COUNTS", rows.len());
+        let out = self.begin(Kind::Counts, TxnId(0), Lsn::ZERO);
+        out.extend_from_slice(&head.at.0.to_le_bytes());
+        out.extend_from_slice(&head.next_tree.to_le_bytes());
+        out.extend_from_slice(&head.records.to_le_bytes());
+        rows.iter().for_each(|rows| encode_rows(*rows, out));
     }
 
     /// An END.
@@ -562,7 +508,7 @@ fn decode_body<'a>(kind: Kind, input: &mut Input<'a>) -> Option<Body<'a>> {
             pieces: Pieces::decode(input.rest())?,
         },
         Kind::NestedEnd => Body::NestedEnd { undo_next: Lsn(input.u64()?) },
-        Kind::Commit => Body::Commit,
+        Kind::Commit => Body::Commit { rows: RowsList(whole_items(input.rest(), ROWS_BYTES)?) },
         Kind::End => Body::End,
         Kind::BufWrite => {
             let eol = Lsn(input.u64()?);
@@ -572,6 +518,11 @@ fn decode_body<'a>(kind: Kind, input: &mut Input<'a>) -> Option<Body<'a>> {
         Kind::TxnTable => Body::TxnTable { entries: TxnList(whole_items(input.rest(), 24)?) },
         Kind::EndCheckpoint => Body::EndCheckpoint { begin: Lsn(input.u64()?) },
         Kind::Flash => Body::Flash { payload: input.rest() },
+        Kind::Counts => {
+            let at = Lsn(input.u64()?);
+            let head = CountsHead { at, next_tree: input.u32()?, records: input.u32()? };
+            Body::Counts { head, rows: RowsList(whole_items(input.rest(), ROWS_BYTES)?) }
+        }
     };
     input.0.is_empty().then_some(body)
 }
@@ -587,8 +538,4 @@ fn decode_change<'a>(kind: Kind, input: &mut Input<'a>) -> Option<Body<'a>> {
         Body::Update { page, page_prev, change, undo: decode_undo(undo_bytes)?, undo_bytes }
     };
     input.0.is_empty().then_some(body)
-}
-
-fn whole_items(bytes: &[u8], item: usize) -> Option<&[u8]> {
-    bytes.len().is_multiple_of(item).then_some(bytes)
 }

@@ -13,6 +13,7 @@ use terrace_rt::Nanos;
 
 use super::chain::Link;
 use super::map::SEGMENT_BYTES_MIN;
+use super::record::Draft;
 use super::{BLOCK, Log};
 use crate::Error;
 
@@ -106,6 +107,16 @@ impl Log {
             self.want_extension();
         }
         is_there
+    }
+
+    /// Appends a record of no transaction with what is `reserved`, and takes what that lacks from
+    /// `Room::Reserved`.
+    pub(crate) fn append_reserved(
+        &self,
+        draft: &mut Draft,
+        reserved: &mut u64,
+    ) -> Result<(), Error> {
+        self.append_linked(draft, Room::Reserved, reserved, Link::None).map(|_| ())
     }
 
     /// Gives back what `try_reserve` kept.

@@ -16,6 +16,7 @@ use terrace_pool::{FlashRecovery, Mutation, Mutations};
 
 use crate::Error;
 use crate::change::Change;
+use crate::counts::LoggedCounts;
 use crate::log::record::{Body, Record};
 use crate::log::{End, LogReader};
 use crate::recovery::OwedChanges;
@@ -34,6 +35,8 @@ pub(crate) struct Analysis {
     pub(crate) places: Vec<Lsn>,
     /// Leaves that had keys removed: the crash may have come before the reclaim task.
     pub(crate) thinned: BTreeSet<PageId>,
+    /// The rows of the tables, as far as the log tells.
+    pub(crate) counts: LoggedCounts,
     ended: BTreeSet<TxnId>,
     mutations: Mutations,
 }
@@ -58,18 +61,21 @@ pub(crate) struct DirtyEntry {
     pub(crate) rebuilt_from: Lsn,
 }
 
-/// Reads the log from `reader`'s place to its end.
+/// Reads the log from `reader`'s place to its end, after what `earlier` reads.
 ///
 /// # Errors
 ///
 /// `CorruptLog` if it ends before the last checkpoint did; `Device`.
 pub(crate) fn analyse(
-    reader: &mut LogReader<'_>,
+    (earlier, reader): (Option<LogReader<'_>>, &mut LogReader<'_>),
     (boot, mutations): (&Superblock, Mutations),
     flash: &mut FlashRecovery,
     owed: &mut OwedChanges,
 ) -> Result<(Analysis, End), Error> {
     let mut analysis = Analysis { next_txn: boot.next_txn.0, mutations, ..Analysis::default() };
+    if let Some(mut earlier) = earlier {
+        analysis.look_before(&mut earlier)?;
+    }
     let floor = boot.redo_floor();
     while let Some(stored) = reader.next()? {
         if analysis.places.last().is_none_or(|place| stored.lsn.0 - place.0 >= PLACE_BYTES) {
@@ -148,13 +154,15 @@ impl Analysis {
         }
     }
 
-    /// Looks through records before those that analysis reads for leaves that had keys removed.
+    /// Looks through records before those that analysis reads for leaves that had keys removed, and
+    /// for counts.
     ///
     /// # Errors
     ///
     /// `CorruptLog`, `Device`.
-    pub(crate) fn look_before(&mut self, earlier: &mut LogReader<'_>) -> Result<(), Error> {
+    fn look_before(&mut self, earlier: &mut LogReader<'_>) -> Result<(), Error> {
         while let Some(stored) = earlier.next()? {
+            self.note_counts(stored.lsn, &stored.record.body);
             if let Body::Update { page, change, .. } = stored.record.body {
                 self.note_thinned(page, change);
             }
@@ -168,10 +176,20 @@ impl Analysis {
         }
     }
 
+    fn note_counts(&mut self, lsn: Lsn, body: &Body<'_>) {
+        match *body {
+            Body::Commit { rows } => self.counts.commit(lsn, rows.iter()),
+            Body::BeginCheckpoint => self.counts.begin(),
+            Body::Counts { head, rows } => self.counts.counts((head, self.mutations), rows.iter()),
+            Body::EndCheckpoint { .. } => self.counts.end(),
+            _ => {}
+        }
+    }
+
     fn note(&mut self, lsn: Lsn, record: &Record<'_>, oldest_dirty: Lsn) {
         if record.txn != TxnId(0) {
             self.next_txn = self.next_txn.max(record.txn.0 + 1);
-            if matches!(record.body, Body::Commit | Body::End) {
+            if matches!(record.body, Body::Commit { .. } | Body::End) {
                 self.losers.remove(&record.txn);
                 self.ended.insert(record.txn);
             } else {
@@ -199,12 +217,7 @@ impl Analysis {
                     }
                 }
             }
-            Body::NestedEnd { .. }
-            | Body::Commit
-            | Body::End
-            | Body::BeginCheckpoint
-            | Body::Flash { .. }
-            | Body::EndCheckpoint { .. } => (),
+            ref body => self.note_counts(lsn, body),
         }
     }
 }

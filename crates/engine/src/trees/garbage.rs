@@ -195,6 +195,7 @@ impl Trees {
             self.space.forget(owner);
         }
         self.dropped.lock().remove(&tree);
+        engine.counts.forget(tree);
         self.alone(engine, |context| self.catalog.remove(context, &key, None).map(done))?;
         Ok(Progress::Done)
     }

@@ -14,10 +14,11 @@ use crate::context::{Context, Locking};
 use crate::engine::Engine;
 use crate::opened::Types;
 use crate::reclaim::{SpaceWait, Work};
+use crate::schema::{Asked, Schema, TableInfo};
 use crate::share::Share;
 use crate::space::TREES_MAX;
 use crate::superblock::Creation;
-use crate::{Error, LockMode, TreeId};
+use crate::{Error, LockMode, Part, TreeId};
 
 /// Whether a table was there before the transaction that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,18 +58,22 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// `NoSuchTable`, `TableTypes`, `Conflict`.
+    /// `NoSuchTable`, `TableTypes`, `TableSchema`, `Conflict`.
     pub(crate) fn open(
         &self,
         context: &mut Context,
         name: &str,
-        types: Types,
+        (types, schema): (Types, Option<&Schema>),
     ) -> Result<Arc<Share<Tree>>, Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
         let version = self.version();
         let missing = || Error::NoSuchTable { name: name.into() };
-        let tree = Share::new(Arc::new(self.live(name, &(types.names)())?.ok_or_else(missing)?));
-        context.remember(version, name, types, &tree);
+        let names = types.names();
+        let asked = Asked { types: names.as_deref(), schema };
+        let table = self.live(name, asked)?.ok_or_else(missing)?;
+        let described = table.described();
+        let tree = Share::new(Arc::new(table.tree));
+        context.remember(version, (name, types), described, &tree);
         Ok(tree)
     }
 
@@ -80,15 +85,18 @@ impl Trees {
     pub(crate) fn open_for_write(
         &self,
         context: &mut Context,
-        name: &str,
-        types: Types,
+        (name, types): (&str, Types),
+        asked: Asked<'_>,
     ) -> Result<Arc<Share<Tree>>, Error> {
-        let (tree, age) = self.open_or_make(context, name, &(types.names)())?;
-        let tree = Share::new(Arc::new(tree));
+        let names = types.names();
+        let asked = Asked { types: asked.types.or(names.as_deref()), ..asked };
+        let (table, age) = self.live_or_made(context, name, asked)?;
+        let described = table.described();
+        let tree = Share::new(Arc::new(table.tree));
         if age == Age::Old {
             // Under the lock of its name, whatever happens to others.
             let version = self.version();
-            context.remember(version, name, types, &tree);
+            context.remember(version, (name, types), described, &tree);
         }
         Ok(tree)
     }
@@ -97,24 +105,36 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// `TableTypes`, `Conflict`, `HomeFull`, those of the pool and the log.
+    /// `TableTypes`, `TableSchema`, `Conflict`, `HomeFull`, those of the pool and the log.
     pub(crate) fn open_or_make(
         &self,
         context: &mut Context,
         name: &str,
-        types: &str,
+        asked: Asked<'_>,
     ) -> Result<(Tree, Age), Error> {
+        self.live_or_made(context, name, asked).map(|(table, age)| (table.tree, age))
+    }
+
+    fn live_or_made(
+        &self,
+        context: &mut Context,
+        name: &str,
+        asked: Asked<'_>,
+    ) -> Result<(OpenTable, Age), Error> {
         context.lock_key(CATALOG, name_lock(name), LockMode::Shared, || table_key(name))?;
-        if let Some(tree) = self.live(name, types)? {
-            return Ok((tree, Age::Old));
+        if let Some(table) = self.live(name, asked)? {
+            return Ok((table, Age::Old));
         }
         context.lock_key(CATALOG, name_lock(name), LockMode::Exclusive, || table_key(name))?;
-        if let Some(tree) = self.live(name, types)? {
-            return Ok((tree, Age::Old));
+        if let Some(table) = self.live(name, asked)? {
+            return Ok((table, Age::Old));
         }
         let tree = self.make(context)?;
-        let (id, header, types) = (tree.id(), tree.header(), Arc::from(types));
-        let entry = Entry { types: Arc::clone(&types), ..Entry::garbage(id, header) };
+        let id = tree.id();
+        let types: Arc<str> = asked.types.expect("a table is made with types").into();
+        let schema = asked.schema.cloned().map(Arc::new);
+        let made = OpenTable { tree, types, schema };
+        let entry = made.entry();
         let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
         context.lock_key(CATALOG, garbage_lock(id), LockMode::Exclusive, || garbage.to_vec())?;
         context.begin_operation(key.len() + value.len())?;
@@ -128,16 +148,17 @@ impl Trees {
         if !named? {
             return Err(corrupt("a name is there that is not, or a new tree is not"));
         }
-        self.name(name, Some(OpenTable { tree: tree.clone(), types }));
-        Ok((tree, Age::New))
+        self.name(name, Some(made.clone()));
+        Ok((made, Age::New))
     }
 
     /// Makes an empty tree, which is garbage until it gets a name (trees.N1).
     fn make(&self, context: &mut Context) -> Result<Tree, Error> {
-        let number = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+        let number = self.next.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |next| {
             (next < TREES_MAX).then_some(next + 1)
         });
         let id = TreeId(number.map_err(|_| Error::TooManyTables { max: TREES_MAX - 1 })?);
+        context.engine().counts.made(id);
         let put = |context: &mut Context, header| {
             let value = Entry::garbage(id, header).encode();
             self.catalog.put(context, &garbage_key(id), &value, Put::Upsert, None).map(done)
@@ -174,7 +195,7 @@ impl Trees {
         let (garbage, value) = (garbage_key(id), Entry::garbage(id, header).encode());
         context.lock_key(CATALOG, garbage_lock(id), LockMode::Exclusive, || garbage.to_vec())?;
         context.touch(name);
-        context.begin_operation(value.len())?;
+        context.begin_operation(value.len() + table.entry().encode().len())?;
         let changed = context.without_locks(|context| {
             done(self.catalog.put(context, &garbage, &value, Put::Upsert, None)?);
             self.catalog.remove(context, &table_key(name), None).map(done)
@@ -220,7 +241,7 @@ impl Trees {
         context.touch(from);
         context.touch(to);
         let mut entry = Vec::new();
-        let bytes = old.len() + new.len() + table.types.len() + value.len();
+        let bytes = old.len() + new.len() + table.entry().encode().len() + value.len();
         context.begin_operation(bytes)?;
         let is_bare = self.pool.mutations().has(Mutation::RenameWithoutGarbage);
         let moved = context.without_locks(|context| {
@@ -241,15 +262,15 @@ impl Trees {
         Ok(true)
     }
 
-    /// The names of the live tables, in order. The names are locked as a whole.
+    /// The live tables, in the order of their names. The names are locked as a whole.
     ///
     /// # Errors
     ///
     /// `Conflict`.
-    pub(crate) fn names(&self, context: &mut Context) -> Result<Vec<String>, Error> {
+    pub(crate) fn infos(&self, context: &mut Context) -> Result<Vec<TableInfo>, Error> {
         context.lock_table(CATALOG, LockMode::Shared)?;
         let names = self.names.lock();
-        Ok(names.keys().cloned().collect())
+        Ok(names.iter().map(|(name, table)| table.info(name)).collect())
     }
 
     /// Checks every tree; each is locked as a whole meanwhile.
@@ -267,6 +288,16 @@ impl Trees {
                 let _paused = engine.reclaim.pause();
                 tree.check()?
             };
+            let counted = context.rows_of(tree.id())?;
+            match counted {
+                _ if tree.id() == CATALOG => {}
+                None => context.learn_rows(tree.id(), stats.keys)?,
+                Some(rows) if rows == stats.keys => {}
+                Some(_) => {
+                    let what = "its table has another number of rows than is counted";
+                    return Err(Error::corrupt(Part::Home, tree.header(), what));
+                }
+            }
             report.trees += 1;
             report.entries += stats.keys;
             report.pages_pending += stats.pending_pages;

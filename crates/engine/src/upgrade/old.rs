@@ -27,8 +27,8 @@ use terrace_device::{Device, read};
 use terrace_page::{PAGE_SIZE, PageBuf, PageId, PageKind, kind, verify};
 
 use super::UpgradeError;
+use crate::TableInfo;
 use crate::btree::VALUE_MAX;
-use crate::dump::TableInfo;
 
 /// Takes the rows of a table, one at a time: key and value.
 type RowSink<'s> = dyn FnMut(&[u8], &[u8]) -> Result<(), UpgradeError> + 's;
@@ -173,7 +173,7 @@ impl Old {
                 name: name.to_string(),
                 key_type: key_type.to_string(),
                 value_type: value_type.to_string(),
-                schema: Vec::new(),
+                schema: None,
             };
             let (tree, header) = (u32_at(head, 1), PageId(u64_at(head, 5)));
             tables.push(OldTable { info, tree, header });

@@ -12,14 +12,30 @@ pub(crate) struct Horizon {
 }
 
 impl Horizon {
+    /// The oldest snapshot.
+    pub(crate) fn oldest(&self) -> Option<Lsn> {
+        self.open.first().copied()
+    }
+
+    /// One more position, as if a snapshot were there.
+    pub(crate) fn keep(&mut self, at: Lsn) {
+        self.open.push(at);
+        self.open.sort_unstable();
+    }
+
+    /// Snapshots at `open`, in ascending order, where the log has ended at `as_of`.
+    pub(crate) fn new(as_of: Lsn, open: Vec<Lsn>) -> Horizon {
+        Horizon { as_of, open }
+    }
+
     /// Each snapshot, of now or later, sees what ended before this.
-    pub(super) fn first(&self) -> Lsn {
+    pub(crate) fn first(&self) -> Lsn {
         self.open.first().map_or(self.as_of, |&first| first.min(self.as_of))
     }
 
     /// Whether a snapshot, of now or later, may see the end of what ended at `older` and not that
     /// of what ended at `newer`: then it sees the row as it was in between.
-    pub(super) fn may_see(&self, older: Lsn, newer: Lsn) -> bool {
+    pub(crate) fn may_see(&self, older: Lsn, newer: Lsn) -> bool {
         if newer >= self.as_of {
             return true;
         }

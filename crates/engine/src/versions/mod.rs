@@ -54,6 +54,7 @@ mod switch;
 mod view;
 mod writing;
 
+pub(crate) use horizon::Horizon;
 pub(crate) use part::{Record, Row, Seen, Toward};
 pub(crate) use snapshots::Snapshot;
 pub(crate) use spill::{Chunk, Order, SpillTo};
@@ -70,7 +71,6 @@ use terrace_rt::{LeafMutex, Mutex};
 
 use self::author::Author;
 use self::backlog::{Backlog, Change, Cut, Lane, Put};
-use self::horizon::Horizon;
 use self::marks::Marks;
 use self::part::{Before, Part};
 use self::parts::Line;
@@ -436,7 +436,7 @@ impl Versions {
     }
 
     /// Which snapshots are open.
-    fn horizon(&self) -> Horizon {
+    pub(crate) fn horizon(&self) -> Horizon {
         let as_of = self.log.end();
         let mut horizon = self.snapshots.horizon(as_of);
         if self.mutations.has(Mutation::CollectSeenVersions) {

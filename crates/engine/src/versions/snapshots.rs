@@ -141,7 +141,7 @@ impl Snapshots {
         });
         open.sort_unstable();
         open.dedup();
-        Horizon { as_of, open }
+        Horizon::new(as_of, open)
     }
 
     /// The least transaction that a snapshot may not see.

@@ -89,7 +89,8 @@ pub fn reads<V: Kind>(what: &str, table: &Table<'_, u64, V>, rows: &Rows, prng: 
     let old = rows.get(&key).cloned();
     let bytes = |found: Option<terrace::Owned<V>>| found.map(|value| value.bytes().to_vec());
     let pair = |entry: terrace::Entry<u64, V>| (entry.key(), entry.value_bytes().to_vec());
-    match prng.below(7) {
+    match prng.below(8) {
+        5 => same(what, table.len(), Ok(rows.len() as u64)),
         0 => same(what, table.get(key).map(bytes), Ok(old)),
         1 => {
             let mut out = b"rest".to_vec();
@@ -230,7 +231,8 @@ pub fn writes<V: Kind>(
 pub fn stale<V: Kind>(what: &str, table: &mut Table<'_, u64, V>, prng: &mut Prng) {
     let (key, value) = (prng.below(KEYS), V::draw(prng));
     let view = V::view(&value);
-    let gone = match prng.below(8) {
+    let gone = match prng.below(9) {
+        7 => table.len().map(drop),
         0 => table.insert(key, view),
         1 => table.get(key).map(drop),
         2 => table.remove(key).map(drop),
