@@ -27,7 +27,7 @@
 //! - C5: recovery takes a table that is not listed for one that was made later, without rows then,
 //!   only from the next tree's number on. A checkpoint reads that number after the counts: a table
 //!   that is made in between is not known, even if the list has no room for it.
-//! - C6: a checkpoint that lists nothing leaves the list before it in force, with all later COMMITs.
+//! - C6: a checkpoint that lists nothing leaves the list before it in force, and COMMITs since.
 //!   So a checkpoint lists the counts only if the log has room for them beside what other
 //!   checkpoints and rollbacks need, and only if recovery would not read an earlier list anyway.
 

@@ -29,8 +29,8 @@ const MAYBE_MIN: f64 = 1.2;
 
 /// Designs of which, at twice the size, the gain was off by more than a tenth on a trace of the
 /// engine's own under transactions, or the hits by more than 2 points on the brokerage load:
-/// `docs/ADVICE.md` says by how much, and of which others the hits were off on TPC-C. They are shown
-/// and not advised.
+/// `docs/ADVICE.md` says by how much, and of which others the hits were off on TPC-C. They are
+/// shown and not advised.
 pub const NOT_HELD: [&str; 4] = ["auto", "cac", "exclusive", "fasc"];
 
 /// Whether what is predicted of a design was found to be what the engine does.

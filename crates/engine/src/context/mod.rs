@@ -318,19 +318,19 @@ impl Context {
         if self.nested != 0 {
             return Err(engine.log.fail(Error::STOPPED));
         }
-        let Buffers { draft, counts, .. } = &mut *self.buffers;
-        draft.commit(self.txn, self.last, counts);
-        let bytes = draft.len() as u64;
-        // room.M1. Checked while the transaction can still be rolled back.
-        let is_writing = self.chain.is_some() && self.last != Lsn::ZERO;
-        assert!(!is_writing || self.reserved >= bytes, "{bytes} for COMMIT, of {}", self.reserved);
-        let chain = self.chain.take();
-        let Some(chain) = chain.filter(|_| is_writing) else {
+        if self.chain.is_none() || self.last == Lsn::ZERO {
+            self.chain = None;
             if self.txn != TxnId(0) {
                 engine.unregister(self.txn);
             }
             return Ok(engine.log.committed_end());
-        };
+        }
+        let Buffers { draft, counts, .. } = &mut *self.buffers;
+        draft.commit(self.txn, self.last, counts);
+        let bytes = draft.len() as u64;
+        // context/room.M1. Checked while the transaction can still be rolled back.
+        assert!(self.reserved >= bytes, "{bytes} for COMMIT, of {}", self.reserved);
+        let chain = self.chain.take().expect("seen above");
         let last = (&**chain, Last::Commit);
         let mut append = || engine.log.append_last(draft, &mut self.reserved, last);
         let lsn = match counts.iter().any(|(_, rows)| *rows != 0) {
