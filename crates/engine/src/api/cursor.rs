@@ -54,7 +54,9 @@ pub struct Cursor<'a, K: Key, V: Value, T: Transaction> {
 }
 
 impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
-    /// A cursor, which is before the first entry.
+    /// A cursor, which is before the first entry. In a write transaction it locks what it passes as
+    /// `get` does, not for an update: two transactions that walk the same rows and then change them
+    /// meet a `Conflict`.
     pub fn cursor<'a>(&'a self) -> Cursor<'a, K, V, T> {
         Cursor { table: self, place: Place::Start, after: None, before: None }
     }
