@@ -121,16 +121,6 @@ impl Default for FileOptions {
 pub struct FileDevice(Arc<Shared>);
 
 impl FileDevice {
-    /// Makes a sparse file of `len` bytes in `folder`, which has no name: it vanishes with the
-    /// process, however that ends. By direct I/O, if the file system has it.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub fn nameless(folder: &Path, len: u64) -> io::Result<FileDevice> {
-        open::nameless(folder, len)
-    }
-
     /// Opens the file or block device at `path`, and locks it.
     ///
     /// # Errors

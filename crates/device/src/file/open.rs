@@ -42,8 +42,6 @@ use crate::time_limit::TimeLimit;
 
 mod nameless;
 
-pub(super) use nameless::nameless;
-
 /// How often a path is looked at again that changes meanwhile.
 const LOOKS_MAX: usize = 16;
 /// What is written at once where a block device is cleared, in bytes.
