@@ -213,7 +213,7 @@ fn compactions_lose_nothing() {
 /// The same, of values that move.
 #[test]
 fn values_that_move_lose_nothing() {
-    cuts_lose_nothing("gather", 150);
+    cuts_lose_nothing("gather", 60);
 }
 
 /// The same, of values whose pages go home before their record.
