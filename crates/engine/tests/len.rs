@@ -2,19 +2,19 @@
 //! of the power, among threads, and for tables whose count is not known.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use terrace::{
-    Checkpoint, Database, Devices, Durability, Error, ReadTransaction, TableDef, TableSpec,
-    WriteTransaction,
+    Checkpoint, Database, Durability, Error, ReadTransaction, TableDef, TableSpec, WriteTransaction,
 };
-use terrace_device::model::{Preset, SimDevice};
-use terrace_device::{Keep, Store};
 use terrace_pool::{Mutation, Mutations};
-use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig, World};
+use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig};
+
+mod rig;
+
+use rig::Rig;
 
 #[path = "len/logged.rs"]
 mod logged;
@@ -146,9 +146,9 @@ fn wrong_counts(seed: u64, mutations: Mutations) -> u64 {
     let config = VirtualConfig { seed, switch_one_in: 0, cores: 1, stack_bytes: 256 << 10 };
     let world = Virtual::new(config);
     // Snapshots keep the tables that were dropped since.
-    let rig = Rig::with_home(&world.world(), 192 << 20);
+    let rig = Rig::with(&world.world(), 192 << 20, 4 << 20);
     let ran = world.run(|| {
-        let db = rig.open(mutations)?;
+        let db = open(&rig, mutations)?;
         let (mut prng, mut wrong, mut model) = (Prng::from_seed(seed), 0, Model::new());
         let mut snapshots: Vec<(ReadTransaction, Model)> = Vec::new();
         for number in 0..400 {
@@ -173,7 +173,7 @@ fn wrong_counts(seed: u64, mutations: Mutations) -> u64 {
             db.check()?;
         }
         db.close()?;
-        let db = rig.open(mutations)?;
+        let db = open(&rig, mutations)?;
         let stats = db.table_stats()?;
         let is_known =
             |(name, keys): (&&str, &Vec<u64>)| stats[*name].rows == Some(keys.len() as u64);
@@ -198,44 +198,9 @@ fn counts_that_are_summed_up_too_early_are_noticed() {
     assert!(wrong > 0);
 }
 
-/// The devices of one history, from world to world.
-struct Rig {
-    home: Arc<SimDevice>,
-    log: Arc<SimDevice>,
-}
-
-impl Rig {
-    fn blank(world: &World) -> Rig {
-        Rig::with_home(world, 16 << 20)
-    }
-
-    fn with_home(world: &World, home_bytes: u64) -> Rig {
-        Rig::with(world, home_bytes, 4 << 20)
-    }
-
-    fn with(world: &World, home_bytes: u64, log_bytes: u64) -> Rig {
-        let device = |bytes| {
-            let spec = Preset::Ram.spec().with_write_cache();
-            SimDevice::new(spec, world.clone(), Store::new(bytes, Keep::Plain))
-        };
-        Rig { home: device(home_bytes), log: device(log_bytes) }
-    }
-
-    fn cut(&self, prng: &mut Prng) {
-        self.home.power_cut(prng);
-        self.log.power_cut(prng);
-    }
-
-    fn in_world(&self, world: &World) -> Rig {
-        Rig { home: self.home.reopen(world.clone()), log: self.log.reopen(world.clone()) }
-    }
-
-    fn open(&self, mutations: Mutations) -> Result<Database, Error> {
-        let (home, log) = (Arc::clone(&self.home), Arc::clone(&self.log));
-        let devices = Devices { home, flash: None, log };
-        let builder = Database::builder().memory(1 << 20).devices(devices);
-        builder.tune(move |tier| tier.mutations = mutations).open_or_create_on_devices()
-    }
+fn open(rig: &Rig, mutations: Mutations) -> Result<Database, Error> {
+    let builder = Database::builder().memory(1 << 20);
+    rig.open(builder.tune(move |tier| tier.mutations = mutations))
 }
 
 fn world(seed: u64) -> Virtual {
@@ -244,7 +209,7 @@ fn world(seed: u64) -> Virtual {
 
 /// Two tasks that commit while a third one takes checkpoints.
 fn history(rig: &Rig, seed: u64, mutations: Mutations) -> Result<(), Error> {
-    let db = rig.open(mutations)?;
+    let db = open(rig, mutations)?;
     let client = |task: u64, db: Database| {
         terrace_rt::spawn("client", move || {
             let mut prng = Prng::from_seed(seed * 7 + task);
@@ -299,7 +264,7 @@ fn cut_at(seed: u64, at: u64, mutations: Mutations) -> Option<Result<(), Error>>
         let again = world(at);
         rig = rig.in_world(&again.world());
         again.cut_at_event(1 + prng.below(80));
-        match again.run(|| rig.open(mutations).map(drop)) {
+        match again.run(|| open(&rig, mutations).map(drop)) {
             Ok(opened) => opened.expect("recovers"),
             Err(_) => rig.cut(&mut prng),
         }
@@ -307,7 +272,7 @@ fn cut_at(seed: u64, at: u64, mutations: Mutations) -> Option<Result<(), Error>>
     let last = world(at);
     let rig = rig.in_world(&last.world());
     let checked = last.run(|| {
-        let db = rig.open(mutations)?;
+        let db = open(&rig, mutations)?;
         // All are known: nothing is counted after a crash.
         let stats = db.table_stats()?;
         assert!(stats.values().all(|table| table.rows.is_some()), "event {at}: {stats:?}");
@@ -401,11 +366,11 @@ fn tables_that_are_not_known_are_counted_once() {
                 rows.clone().try_for_each(|row| numbers.insert(row, row))
             })
         };
-        let db = rig.open(Mutation::LogNoCounts.into())?;
+        let db = open(&rig, Mutation::LogNoCounts.into())?;
         fill(&db, 0..700)?;
         db.close()?;
         // Counted by the snapshot of an older moment, while others commit.
-        let db = rig.open(Mutations::NONE)?;
+        let db = open(&rig, Mutations::NONE)?;
         let before = db.begin_read()?;
         fill(&db, 700..900)?;
         let after = db.begin_read()?;
@@ -429,15 +394,15 @@ fn tables_that_are_not_known_are_counted_once() {
         drop((before, after));
         db.close()?;
         // Known from then on, also if the counting was interrupted by nothing but a closing.
-        let db = rig.open(Mutations::NONE)?;
+        let db = open(&rig, Mutations::NONE)?;
         assert_eq!(db.table_stats()?["numbers"].rows, Some(900));
         db.check()?;
         assert_eq!(db.read(|txn| txn.open_table(NUMBERS)?.len())?, 900);
         db.close()?;
         // Counted in a transaction that has changed rows itself.
-        let db = rig.open(Mutation::LogNoCounts.into())?;
+        let db = open(&rig, Mutation::LogNoCounts.into())?;
         db.close()?;
-        let db = rig.open(Mutations::NONE)?;
+        let db = open(&rig, Mutations::NONE)?;
         let txn = db.begin_write()?;
         let mut numbers = txn.open_table(NUMBERS)?;
         numbers.remove(5)?;

@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use terrace::{
-    Cursor, Database, Devices, Durability, Error, Multimap, MultimapDef, TableDef, Transaction,
-};
-use terrace_device::model::{Preset, SimDevice};
-use terrace_device::{Keep, Store};
-use terrace_rt::{LeafMutex, Prng, Stopped, Virtual, VirtualConfig, World};
+use terrace::{Cursor, Database, Durability, Error, Multimap, MultimapDef, TableDef, Transaction};
+use terrace_rt::{LeafMutex, Prng, Stopped, Virtual, VirtualConfig};
+
+mod rig;
+
+use rig::Rig;
 
 const SUMS: TableDef<u64, u64> = TableDef::new("sums");
 const TEXTS: TableDef<&str, &str> = TableDef::new("texts");
@@ -315,26 +314,8 @@ fn multimaps() -> Result<(), Error> {
     Ok(())
 }
 
-/// The devices of one history, from world to world.
-struct Rig {
-    home: Arc<SimDevice>,
-    log: Arc<SimDevice>,
-}
-
-impl Rig {
-    fn blank(world: &World) -> Rig {
-        let device = |bytes| {
-            let spec = Preset::Ram.spec().with_write_cache();
-            SimDevice::new(spec, world.clone(), Store::new(bytes, Keep::Plain))
-        };
-        Rig { home: device(16 << 20), log: device(4 << 20) }
-    }
-
-    fn open(&self) -> Result<Database, Error> {
-        let (home, log) = (Arc::clone(&self.home), Arc::clone(&self.log));
-        let devices = Devices { home, flash: None, log };
-        Database::builder().memory(512 << 10).devices(devices).open_or_create_on_devices()
-    }
+fn open(rig: &Rig) -> Result<Database, Error> {
+    rig.open(Database::builder().memory(512 << 10))
 }
 
 fn world(seed: u64) -> Virtual {
@@ -360,7 +341,7 @@ fn found(db: &Database) -> Result<(u64, u64), Error> {
 
 /// Each transaction merges 1 into five sums, and adds one pair.
 fn merge_and_tag(rig: &Rig, committed: &LeafMutex<u64>) -> Result<(), Error> {
-    let db = rig.open()?;
+    let db = open(rig)?;
     for number in 0..12_u64 {
         db.write(|txn| {
             let (mut sums, mut tags) = (txn.open_table(SUMS)?, txn.open_multimap(TAGS)?);
@@ -389,16 +370,14 @@ fn merges_and_multimaps_survive_every_cut() {
                 return;
             }
             Err(Stopped::PowerCut { .. }) => {
-                rig.home.power_cut(&mut prng);
-                rig.log.power_cut(&mut prng);
+                rig.cut(&mut prng);
             }
             Err(stopped) => panic!("{stopped:?}"),
         }
         let last = world(at);
-        let home = rig.home.reopen(last.world().clone());
-        let rig = Rig { home, log: rig.log.reopen(last.world().clone()) };
+        let rig = rig.in_world(&last.world());
         let opened = last.run(|| {
-            let db = rig.open().unwrap_or_else(|error| panic!("event {at}: {error}"));
+            let db = open(&rig).unwrap_or_else(|error| panic!("event {at}: {error}"));
             db.check().unwrap_or_else(|error| panic!("event {at}: {error}"));
             let (sum, pairs) = found(&db).expect("readable");
             let committed = *committed.lock();

@@ -3,18 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use terrace::dump::{Saved, State, load};
 use terrace::{
-    Column, Database, Devices, Durability, Error, RawTable, Schema, TableDef, TableInfo, TableSpec,
+    Column, Database, Durability, Error, RawTable, Schema, TableDef, TableInfo, TableSpec,
 };
-use terrace_device::model::{Preset, SimDevice};
-use terrace_device::{Keep, Store};
-use terrace_rt::{LeafMutex, Prng, Stopped, Virtual, VirtualConfig, World};
+use terrace_rt::{LeafMutex, Prng, Stopped, Virtual, VirtualConfig};
+
+mod rig;
+
+use rig::Rig;
 
 const PAIRS: TableDef<(u8, &[u8]), &[u8]> = TableDef::new("pairs");
 
@@ -391,26 +392,8 @@ fn dumps_keep_schemas_and_so_does_the_home() {
     assert_eq!(db.tables().expect("readable"), tables);
 }
 
-/// The devices of one history, from world to world.
-struct Rig {
-    home: Arc<SimDevice>,
-    log: Arc<SimDevice>,
-}
-
-impl Rig {
-    fn blank(world: &World) -> Rig {
-        let device = |bytes| {
-            let spec = Preset::Ram.spec().with_write_cache();
-            SimDevice::new(spec, world.clone(), Store::new(bytes, Keep::Plain))
-        };
-        Rig { home: device(16 << 20), log: device(4 << 20) }
-    }
-
-    fn open(&self) -> Result<Database, Error> {
-        let (home, log) = (Arc::clone(&self.home), Arc::clone(&self.log));
-        let devices = Devices { home, flash: None, log };
-        Database::builder().memory(512 << 10).devices(devices).open_or_create_on_devices()
-    }
+fn open(rig: &Rig) -> Result<Database, Error> {
+    rig.open(Database::builder().memory(512 << 10))
 }
 
 fn world(seed: u64) -> Virtual {
@@ -420,7 +403,7 @@ fn world(seed: u64) -> Virtual {
 /// Tables made with random schemas, given new names and deleted; `told` has what was committed, and
 /// what the commit under way would make of that.
 fn change_schemas(rig: &Rig, told: &LeafMutex<[Vec<TableInfo>; 2]>) -> Result<(), Error> {
-    let db = rig.open()?;
+    let db = open(rig)?;
     let mut prng = Prng::from_seed(3);
     for number in 0..12 {
         let txn = db.begin_write()?;
@@ -464,16 +447,14 @@ fn schemas_survive_every_cut() {
                 return;
             }
             Err(Stopped::PowerCut { .. }) => {
-                rig.home.power_cut(&mut prng);
-                rig.log.power_cut(&mut prng);
+                rig.cut(&mut prng);
             }
             Err(stopped) => panic!("{stopped:?}"),
         }
         let last = world(at);
-        let home = rig.home.reopen(last.world().clone());
-        let rig = Rig { home, log: rig.log.reopen(last.world().clone()) };
+        let rig = rig.in_world(&last.world());
         let opened = last.run(|| {
-            let db = rig.open().unwrap_or_else(|error| panic!("event {at}: {error}"));
+            let db = open(&rig).unwrap_or_else(|error| panic!("event {at}: {error}"));
             db.check().unwrap_or_else(|error| panic!("event {at}: {error}"));
             let (found, told) = (db.tables().expect("readable"), told.lock().clone());
             assert!(told.contains(&found), "event {at}: {found:?}\n{told:?}");

@@ -10,7 +10,7 @@ fn checkpoints_of_a_held_log(mutations: Mutations) -> Result<(), Error> {
     let world = Virtual::new(config);
     let rig = Rig::with(&world.world(), 600 << 20, 1 << 20);
     let ran = world.run(|| {
-        let db = rig.open(mutations)?;
+        let db = open(&rig, mutations)?;
         for number in 0..TABLES {
             let name = format!("table {number}");
             db.write_with(Durability::None, |txn| {
@@ -31,7 +31,7 @@ fn checkpoints_of_a_held_log(mutations: Mutations) -> Result<(), Error> {
         pinned.commit(Durability::Durable)?;
         db.check()?;
         db.close()?;
-        let db = rig.open(mutations)?;
+        let db = open(&rig, mutations)?;
         let stats = db.table_stats()?;
         assert_eq!(stats.len() as u64, TABLES + 2);
         // So small a log lists a part of them; no other one is guessed.
@@ -57,7 +57,7 @@ fn a_list_that_recovery_reads_anyway_is_not_made_again() {
     let first = world(3);
     let rig = Rig::blank(&first.world());
     let ran = first.run(|| {
-        let db = rig.open(Mutations::NONE)?;
+        let db = open(&rig, Mutations::NONE)?;
         db.write(|txn| txn.open_table(table("apples"))?.insert(0, b"row"))?;
         let held = db.begin_write()?;
         held.open_table(NUMBERS)?.insert(0, 0)?;
@@ -74,7 +74,7 @@ fn a_list_that_recovery_reads_anyway_is_not_made_again() {
     let last = world(3);
     let rig = rig.in_world(&last.world());
     let ran = last.run(|| {
-        let db = rig.open(Mutations::NONE)?;
+        let db = open(&rig, Mutations::NONE)?;
         let stats = db.table_stats()?;
         assert_eq!((stats.len(), stats["apples"].rows), (1, Some(40)));
         db.check()?;
@@ -91,7 +91,7 @@ fn a_load_that_is_taken_back_is_not_counted() -> Result<(), Error> {
     let world = Virtual::new(config);
     let rig = Rig::blank(&world.world());
     let ran = world.run(|| {
-        let db = rig.open(Mutations::NONE)?;
+        let db = open(&rig, Mutations::NONE)?;
         db.write(|txn| txn.open_table(table("apples"))?.insert(1, b"row"))?;
         let txn = db.begin_write()?;
         txn.open_table(table("apples"))?.insert(2, b"row")?;
@@ -132,7 +132,7 @@ fn a_commit_has_room_for_all_its_tables() -> Result<(), Error> {
     let world = world(5);
     let rig = Rig::with(&world.world(), 96 << 20, 1 << 20);
     let ran = world.run(|| {
-        let db = rig.open(Mutations::NONE)?;
+        let db = open(&rig, Mutations::NONE)?;
         let names: Vec<String> = (0..TABLES).map(|number| format!("table {number}")).collect();
         let put = |txn: &WriteTransaction, name: &str, key| {
             txn.open_table(TableDef::<u64, u64>::new(name))?.insert(key, key)
