@@ -2,8 +2,13 @@
 //! of them, and how fast that snapshot reads afterwards what has changed since.
 //!
 //! ```text
-//! cargo run --release -p terrace --example old_snapshot -- [FOLDER [SECONDS [MEMORY_MIB]]]
+//! cargo run --release -p terrace --example old_snapshot -- [FOLDER [SECONDS [MEMORY_MIB [ROUNDS EVERY]]]]
 //! ```
+//!
+//! With ROUNDS, one snapshot stays open for all of them; a round begins EVERY seconds. Each writes
+//! beside the snapshot for SECONDS, by either load, and for a fifth of that in a second database
+//! without a snapshot: so the ratio of the two is of the same machine, whatever else that does. It
+//! is that of the processor's time for a commit, which other processes lengthen least.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -98,6 +103,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds: f64 = arguments.next().map_or(Ok(0.2), |it| it.parse())?;
     let memory: u64 = arguments.next().map_or(Ok(64), |it| it.parse())?;
     let span = Duration::from_secs_f64(seconds);
+    if let Some(rounds) = arguments.next() {
+        let every = arguments.next().map_or(Ok(0.0), |it| it.parse())?;
+        let every = Duration::from_secs_f64(every);
+        return Ok(in_turns(&folder, (span, every), memory << 20, rounds.parse()?)?);
+    }
     println!("writes   beside    commits/s  ns/commit  memory    disk  runs  the snapshot");
     for writes in [Writes::Updates, Writes::Queue] {
         for beside in [Beside::NoFile, Beside::Nothing, Beside::Snapshot] {
@@ -132,6 +142,63 @@ fn measure(
         Some(Err(error)) => println!("{error}"),
     }
     db.close()
+}
+
+/// Rounds of both loads, beside a snapshot that is older each time, and without one.
+fn in_turns(
+    folder: &Path,
+    (span, every): (Duration, Duration),
+    version_bytes: u64,
+    rounds: u32,
+) -> Result<(), Error> {
+    let old = loaded(&folder.join("old.terrace"), version_bytes, Beside::Snapshot)?;
+    let none = loaded(&folder.join("none.terrace"), version_bytes, Beside::Nothing)?;
+    let writer =
+        |db| Writer { db, random: Random(88_172_645_463_325_252), written: 0, appended: QUEUED };
+    let (mut beside, mut alone) = (writer(&old), writer(&none));
+    for writer in [&mut beside, &mut alone] {
+        writer.round(Writes::Updates, span / 5)?;
+        writer.round(Writes::Queue, span / 5)?;
+    }
+    let (snapshot, opened) = (old.begin_read()?, Instant::now());
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    println!("   age  updates/s      of none  queue/s        of none  memory    disk  runs");
+    let mut ratios = [Vec::new(), Vec::new()];
+    for round in 0..rounds {
+        std::thread::sleep((every * round).saturating_sub(opened.elapsed()));
+        let mut rates = [0.0; 2];
+        for (load, writes) in [Writes::Updates, Writes::Queue].into_iter().enumerate() {
+            let (with, with_ns) = beside.round(writes, span)?;
+            let (_, without_ns) = alone.round(writes, span / 5)?;
+            rates[load] = with;
+            ratios[load].push(without_ns / with_ns);
+        }
+        let last = |load: usize| ratios[load].last().copied().unwrap_or_default();
+        let stats = old.stats().transactions;
+        println!(
+            "{:6.0} {:10.0} {:12.3} {:8.0} {:14.3} {:7.1} {:7.1} {:5}",
+            opened.elapsed().as_secs_f64(),
+            rates[0],
+            last(0),
+            rates[1],
+            last(1),
+            mib(stats.version_bytes),
+            mib(stats.version_disk_bytes),
+            stats.version_runs,
+        );
+    }
+    for (writes, ratios) in [Writes::Updates, Writes::Queue].iter().zip(&mut ratios) {
+        ratios.sort_by(f64::total_cmp);
+        let (median, least) = (ratios[ratios.len() / 2], ratios[0]);
+        println!(
+            "{writes:?}: {median:.3} of none in the median of {rounds} rounds, {least:.3} at least"
+        );
+    }
+    let (gets, scanned) = reads(&snapshot)?;
+    println!("the snapshot: {gets:.0} gets/s, {scanned:.0} rows scanned/s, all as they were");
+    drop(snapshot);
+    old.close()?;
+    none.close()
 }
 
 fn loaded(path: &Path, version_bytes: u64, beside: Beside) -> Result<Database, Error> {

@@ -181,6 +181,41 @@ fn read_by(db: &Database, scan: impl FnOnce() -> Result<u64, Error>) -> (u64, u6
     (after.pages_read_ahead - before.pages_read_ahead, after.home_reads - before.home_reads)
 }
 
+/// What is read of rows whose values have pages of their own.
+#[test]
+fn a_range_of_keys_reads_no_value() {
+    with_database(1, |db| {
+        let value = |key: u64| vec![key as u8; 10_000 + (key as usize % 7) * 30_000];
+        for key in 0..300 {
+            db.write(|txn| txn.open_table(ROWS)?.insert(key, &value(key))).expect("room");
+        }
+        for writes in [false, true] {
+            let before = db.stats().pool;
+            let scan = |txn: &dyn Fn() -> Result<(u64, u64), Error>| txn().expect("good devices");
+            let found = if writes {
+                let txn = db.begin_write().expect("open");
+                scan(&|| sum(txn.open_table(ROWS)?.keys(10..)?))
+            } else {
+                let txn = db.begin_read().expect("open");
+                scan(&|| sum(txn.open_table(ROWS)?.keys(10..)?))
+            };
+            assert_eq!(found, (290, (10..300).sum()));
+            let after = db.stats().pool;
+            let read = (after.hits + after.misses) - (before.hits + before.misses);
+            assert!(read < 300, "{read} pages for 300 rows of two pages and more each");
+        }
+    });
+}
+
+/// How many keys there are, and their sum.
+fn sum<T: terrace::Transaction>(keys: terrace::Range<'_, u64, (), T>) -> Result<(u64, u64), Error> {
+    keys.into_iter().try_fold((0, 0), |(count, sum), entry| {
+        let entry = entry?;
+        let () = entry.value();
+        Ok((count + 1, sum + entry.key()))
+    })
+}
+
 /// The bugs: at the end of each inner node a scan requested no more leaves until it had walked the
 /// number that it might have requested; and in a full memory what was read ahead left before it was
 /// reached, since what the scan had passed counted as used twice.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
 use super::table::encode_bounds;
+use crate::btree::Wanted;
 use crate::{
     Entry, Error, Key, KeyPart, LockMode, Range, Table, Transaction, Value, WriteTransaction,
 };
@@ -139,8 +140,8 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
         if let Some(rows) = core.run(|context| context.rows_of(tree))? {
             return Ok(rows);
         }
-        let (mut range, mut rows) = (self.range(..)?, 0);
-        while let Some(some) = range.next_rows()? {
+        let (mut keys, mut rows) = (self.keys(..)?, 0);
+        while let Some(some) = keys.next_rows()? {
             rows += some.len() as u64;
         }
         core.run(|context| context.learn_rows(tree, rows)).map(|()| rows)
@@ -200,7 +201,13 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         &mut self,
         bounds: impl RangeBounds<K::View<'k>>,
     ) -> Result<u64, Error> {
-        self.retain(bounds, |_, _| false)
+        let read = (LockMode::Exclusive, Wanted::Keys);
+        let keys: Range<'_, K, (), _> = self.range_of(encode_bounds::<K>(&bounds), read)?;
+        let mut deleted = 0;
+        for entry in keys {
+            deleted += u64::from(self.delete(entry?.key_bytes(), None)?);
+        }
+        Ok(deleted)
     }
 
     /// Deletes those entries in `bounds` for which `keep` returns false; returns how many. Entries

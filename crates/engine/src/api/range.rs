@@ -7,16 +7,19 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::api::core::Core;
-use crate::btree::{Batch, Direction, LEAF, Scan, Tree};
+use crate::btree::{Batch, Direction, LEAF, Scan, Tree, Wanted};
 use crate::share::Share;
 use crate::{Error, Key, LockMode, Transaction, Value};
 
-/// Entries that a long scan fetches at once. It begins with one and doubles, so that a caller that
-/// wants one entry locks one.
+/// Entries that a long scan with locks fetches at once. It begins with one and doubles, so that a
+/// caller that wants one entry locks one.
 const BATCH_MAX: usize = 128;
+/// Entries that a scan of a snapshot fetches first. Then it fetches leaf by leaf.
+const FIRST_BATCH: usize = 4;
 
-/// A key and its value, encoded, and decoded on demand. Entries that were fetched together, up to
-/// 128 in a long scan, share one buffer, which is freed with the last of them.
+/// A key and its value, encoded, and decoded on demand. Entries that were fetched together (in a
+/// long scan up to 128, or those of a leaf of the tree) share one buffer, which is freed with the
+/// last of them.
 ///
 /// # Examples
 ///
@@ -83,8 +86,8 @@ impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
 /// The entries that it has passed, and the gaps between them, stay locked until the transaction
 /// ends. A long scan locks up to 128 entries ahead.
 ///
-/// Entries are read in batches: the first call reads one, each later one twice the number before,
-/// up to 128. So a change that the same transaction makes meanwhile, through another
+/// In a write transaction entries are read in batches: the first call reads one, each later one twice
+/// the number before, up to 128. So a change that the same transaction makes meanwhile, through another
 /// [`Table`](crate::Table), shows in the entries that are read after it, not in those of the
 /// current batch: up to 127 entries may be returned that it has removed since, or with values that
 /// it has replaced. No other transaction can change what the batch holds. For the same reason a
@@ -116,6 +119,7 @@ pub struct Range<'a, K: Key, V: Value, T: Transaction> {
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     mode: LockMode,
+    wanted: Wanted,
     ends: Ends,
     types: PhantomData<fn() -> (K, V)>,
 }
@@ -136,6 +140,15 @@ impl Ends {
             Direction::Backward => (&mut self.back, &self.front),
         }
     }
+}
+
+/// What a caller has asked for.
+#[derive(Clone, Copy)]
+enum Step {
+    /// The next entry.
+    Row,
+    /// All entries of the next leaf.
+    Leaf,
 }
 
 /// One end of a range.
@@ -186,17 +199,17 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
         (tree, name): (Arc<Share<Tree>>, &'a str),
         lower: Bound<Vec<u8>>,
         upper: Bound<Vec<u8>>,
-        mode: LockMode,
+        (mode, wanted): (LockMode, Wanted),
     ) -> Range<'a, K, V, T> {
         let ends = Ends::default();
-        Range { transaction, tree, name, lower, upper, mode, ends, types: PhantomData }
+        Range { transaction, tree, name, lower, upper, mode, wanted, ends, types: PhantomData }
     }
 
     #[inline]
     fn advance(&mut self, direction: Direction) -> Option<Result<Entry<K, V>, Error>> {
         let (side, _) = self.ends.of(direction);
         if side.as_ref().is_none_or(|side| side.left.is_empty())
-            && let Err(error) = self.fetch(direction, BATCH_MAX)
+            && let Err(error) = self.fetch(direction, Step::Row)
         {
             return Some(Err(error));
         }
@@ -261,7 +274,7 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
     fn rows(&mut self, direction: Direction) -> Result<Option<Rows<'_, K, V>>, Error> {
         let (side, _) = self.ends.of(direction);
         if side.as_ref().is_none_or(|side| side.left.is_empty()) {
-            self.fetch(direction, LEAF)?;
+            self.fetch(direction, Step::Leaf)?;
         }
         let (side, other) = self.ends.of(direction);
         let Some(side) = side else { return Ok(None) };
@@ -289,9 +302,9 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
         }))
     }
 
-    /// Fetches the next entries at one end, at most `most` of them.
+    /// Fetches the next entries at one end.
     #[cold]
-    fn fetch(&mut self, direction: Direction, most: usize) -> Result<(), Error> {
+    fn fetch(&mut self, direction: Direction, step: Step) -> Result<(), Error> {
         let core = self.transaction.core();
         core.check_table(&self.tree, self.name)?;
         let (side, other) = self.ends.of(direction);
@@ -310,12 +323,20 @@ impl<'a, K: Key, V: Value, T: Transaction> Range<'a, K, V, T> {
                     (met.unwrap_or_else(|| self.lower.clone()), self.upper.clone())
                 }
             };
-            Scan::new(lower, upper, direction, self.mode)
+            Scan::new(lower, upper, direction, self.mode).reading(self.wanted)
         });
-        let limit = if most == LEAF { LEAF } else { (side.batch_len * 2).clamp(1, most) };
-        side.batch_len = limit.min(BATCH_MAX);
+        let len_before = side.batch_len;
         let batch = side.refill();
-        let fetched = core.read(|context| scan.next_batch(&self.tree, context, limit, batch));
+        let mut limit = LEAF;
+        let fetched = core.read(|context| {
+            limit = match (step, context.snapshot_at()) {
+                (Step::Row, Some(_)) if len_before == 0 => FIRST_BATCH,
+                (Step::Row, None) => (len_before * 2).clamp(1, BATCH_MAX),
+                (Step::Row, Some(_)) | (Step::Leaf, _) => LEAF,
+            };
+            scan.next_batch(&self.tree, context, limit, batch)
+        });
+        side.batch_len = limit.min(BATCH_MAX);
         side.left = 0..side.batch.len();
         side.ended = fetched.is_err() || side.left.is_empty();
         side.scan = Some(scan);

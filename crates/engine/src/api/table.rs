@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::api::core::Core;
 use crate::api::stream::{self, ValueReader, ValueWriter};
-use crate::btree::{Batch, Modified, Put, Tree};
+use crate::btree::{Batch, Modified, Put, Tree, Wanted};
 use crate::share::Share;
 use crate::writer::Step;
 use crate::{
@@ -295,6 +295,36 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
         self.range_in(&bounds, LockMode::Shared)
     }
 
+    /// As `range`, of the keys alone: the entries have no values. It reads no page but those of the
+    /// tree, so that it costs the same for rows of 100 bytes and of a GiB.
+    ///
+    /// # Errors
+    ///
+    /// As `get`; the iterator returns errors too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use terrace::{Error, TableDef};
+    /// # let db = terrace::doc_test::database();
+    /// const PHOTOS: TableDef<&str, &[u8]> = TableDef::new("photos");
+    /// db.write(|txn| {
+    ///     let mut photos = txn.open_table(PHOTOS)?;
+    ///     ["ann", "bob", "cat"].into_iter().try_for_each(|name| photos.insert(name, &[7; 100_000]))
+    /// })?;
+    /// let txn = db.begin_read()?;
+    /// let photos = txn.open_table(PHOTOS)?;
+    /// assert_eq!(photos.keys("b"..)?.next().expect("bob")?.key(), "bob");
+    /// assert_eq!(photos.keys(..)?.rev().count(), 3);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn keys<'k>(
+        &self,
+        bounds: impl RangeBounds<K::View<'k>>,
+    ) -> Result<Range<'_, K, (), T>, Error> {
+        self.range_of(encode_bounds::<K>(&bounds), (LockMode::Shared, Wanted::Keys))
+    }
+
     pub(super) fn range_in<'k>(
         &self,
         bounds: &impl RangeBounds<K::View<'k>>,
@@ -306,13 +336,22 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
     /// The range between two encoded bounds.
     pub(super) fn range_between(
         &self,
-        (lower, upper): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
         mode: LockMode,
     ) -> Result<Range<'_, K, V, T>, Error> {
+        self.range_of(bounds, (mode, Wanted::Rows))
+    }
+
+    /// The same, of values of type `W`: those that the table has, or none.
+    pub(super) fn range_of<W: Value>(
+        &self,
+        (lower, upper): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        read: (LockMode, Wanted),
+    ) -> Result<Range<'_, K, W, T>, Error> {
         self.live()?;
         let lower = self.core().emptied.borrow().skip(self.tree.id(), lower);
         let table = (Arc::clone(&self.tree), self.name);
-        Ok(Range::new(self.transaction, table, lower, upper, mode))
+        Ok(Range::new(self.transaction, table, lower, upper, read))
     }
 }
 

@@ -106,7 +106,7 @@ pub(crate) use runs::{HOME_FIRST_MIN, RAW_DATA, Unfinished};
 pub use salvage::Flaw;
 pub(crate) use salvage::Sink;
 #[allow(unused_imports)]
-pub(crate) use scan::{Batch, Direction, LEAF, Scan};
+pub(crate) use scan::{Batch, Direction, LEAF, Scan, Wanted};
 pub(crate) use write::{Modified, Put};
 
 use crate::space::Space;

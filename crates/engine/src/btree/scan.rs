@@ -32,7 +32,7 @@ mod batch;
 mod seen;
 mod spilled;
 
-pub(crate) use batch::{Batch, LEAF};
+pub(crate) use batch::{Batch, LEAF, Wanted};
 
 /// Leaves that a long scan asks for at once: one extent.
 const AHEAD_LEAVES: usize = 32;
@@ -71,6 +71,7 @@ pub(crate) struct Scan {
     upper: Bound<Vec<u8>>,
     direction: Direction,
     mode: LockMode,
+    wanted: Wanted,
     at: At,
     /// Entries of the batch that `at` knows of.
     noted: usize,
@@ -152,12 +153,18 @@ impl Scan {
             upper,
             direction,
             mode,
+            wanted: Wanted::Rows,
             at: if empty { At::Done } else { At::Start },
             noted: 0,
             walked: 0,
             ahead: 0,
             asked: None,
         }
+    }
+
+    /// The scan, which reads what is `wanted` of each row.
+    pub(crate) fn reading(self, wanted: Wanted) -> Scan {
+        Scan { wanted, ..self }
     }
 
     /// Replaces `batch` by the next entries, `limit` at most; none: the range is at its end. Fewer
@@ -173,7 +180,7 @@ impl Scan {
         limit: usize,
         batch: &mut Batch,
     ) -> Result<Step<()>, Error> {
-        batch.clear();
+        batch.clear(self.wanted);
         if matches!(self.at, At::Done) {
             return Ok(Step::Done(()));
         }

@@ -8,7 +8,7 @@ use terrace_rt::{Prng, Virtual, VirtualConfig};
 use super::descend::Seek;
 use super::node::{KEY_MAX, OVERFLOW, RIGHT_AT};
 use super::testing::{Bench, Txn};
-use super::{Batch, Direction, Keep, Put, Scan, Tree};
+use super::{Batch, Direction, Keep, Put, Scan, Tree, Wanted};
 use crate::reclaim::Progress;
 use crate::writer::Step;
 use crate::{Error, LockMode};
@@ -102,9 +102,10 @@ fn scan(
     txn: &mut Txn,
     bounds: (&Bound<Vec<u8>>, &Bound<Vec<u8>>),
     direction: Direction,
-    limit: usize,
+    (limit, wanted): (usize, Wanted),
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut scan = Scan::new(bounds.0.clone(), bounds.1.clone(), direction, LockMode::Shared);
+    let scan = Scan::new(bounds.0.clone(), bounds.1.clone(), direction, LockMode::Shared);
+    let mut scan = scan.reading(wanted);
     let mut batch = Batch::default();
     let mut found = Vec::new();
     loop {
@@ -127,8 +128,12 @@ fn range(model: &Model, bounds: (&Bound<Vec<u8>>, &Bound<Vec<u8>>)) -> Vec<(Vec<
 fn compare(tree: &Tree, txn: &mut Txn, model: &Model, prng: &mut Prng, shape: u64) {
     let bounds = (bound(prng, shape), bound(prng, shape));
     let bounds = (&bounds.0, &bounds.1);
-    let limit = 1 + prng.below(50) as usize;
+    let wanted = if prng.chance(4) { Wanted::Keys } else { Wanted::Rows };
+    let limit = (1 + prng.below(50) as usize, wanted);
     let mut expected = range(model, bounds);
+    if wanted == Wanted::Keys {
+        expected.iter_mut().for_each(|(_, value)| value.clear());
+    }
     assert!(scan(tree, txn, bounds, Direction::Forward, limit) == expected, "forward {bounds:?}");
     expected.reverse();
     assert!(scan(tree, txn, bounds, Direction::Backward, limit) == expected, "back {bounds:?}");

@@ -106,6 +106,20 @@ pub fn reads<V: Kind>(what: &str, table: &Table<'_, u64, V>, rows: &Rows, prng: 
             let last = rows.iter().next_back().map(|(key, value)| (*key, value.clone()));
             same(what, table.last().map(|entry| entry.map(pair)), Ok(last));
         }
+        5 => {
+            let bounds = bounds(prng);
+            let expected: Vec<u64> = within(rows, bounds).into_iter().map(|(key, _)| key).collect();
+            let keys = table.keys(bounds).expect("it is there");
+            let found: Result<Vec<u64>, Error> = match prng.chance(2) {
+                true => keys.map(|entry| entry.map(|entry| entry.key())).collect(),
+                false => keys.rev().map(|entry| entry.map(|entry| entry.key())).collect(),
+            };
+            let found = found.map(|mut found| {
+                found.sort_unstable();
+                found
+            });
+            same(what, found, Ok(expected));
+        }
         _ => {
             // From both ends, in turns, and perhaps not to the end.
             let bounds = bounds(prng);

@@ -63,6 +63,13 @@ pub(super) fn is_as_it_was(snapshot: &ReadTransaction, rows: u64) -> Result<bool
         down.push((entry.key(), entry.value().to_vec()));
     }
     down.reverse();
+    let mut keys = Vec::new();
+    for entry in texts.keys(..)? {
+        keys.push(entry?.key());
+    }
+    if !keys.iter().eq(up.iter().map(|(key, _)| key)) {
+        return Ok(false);
+    }
     let is_whole = up.iter().map(|(key, _)| *key).eq(0..rows)
         && up.iter().all(|(key, value)| *value == text(*key, 0));
     Ok(is_whole && up == down)

@@ -26,14 +26,28 @@ const COPIED_MIN: usize = 8;
 pub(crate) const LEAF: usize = usize::MAX;
 /// Of a value's place: it is in the copy of the leaf.
 const IN_LEAF: u32 = 1 << (u32::BITS - 1);
-/// Bytes of keys and values outside of the copy, after which a batch ends.
+/// Bytes of keys and values outside of the copy, after which a batch ends,
 const BYTES_MAX: usize = 128 << 10;
+/// and so many for each entry that it may have: a caller that wants few does not read more large
+/// values than it must.
+const BYTES_EACH: usize = 1 << 10;
 
 const _: () = assert!(BYTES_MAX + KEY_MAX + VALUE_MAX < IN_LEAF as usize);
+
+/// What a scan reads of each row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Key and value.
+    #[default]
+    Rows,
+    /// The key: every entry has an empty value, and none is fetched from other pages.
+    Keys,
+}
 
 /// Entries in the order of their scan; its memory is reused from batch to batch.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
+    wanted: Wanted,
     bytes: Vec<u8>,
     cells: Vec<Cell>,
     /// Bytes of complete entries.
@@ -88,7 +102,7 @@ impl Batch {
     /// Whether it has all that it may have, which is `limit` entries at most.
     #[inline]
     pub(super) fn is_full(&self, limit: usize) -> bool {
-        self.len() >= limit || self.end >= BYTES_MAX
+        self.len() >= limit || self.end >= BYTES_MAX.min(limit.saturating_mul(BYTES_EACH))
     }
 
     /// Bytes of memory that it has for its entries.
@@ -101,11 +115,13 @@ impl Batch {
         (0..self.len()).map(|index| self.entry(index))
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Empties it, for entries of which a scan reads what is `wanted`.
+    pub(super) fn clear(&mut self, wanted: Wanted) {
         self.bytes.clear();
         self.cells.clear();
         self.end = 0;
         self.has_leaf = false;
+        self.wanted = wanted;
     }
 
     /// Copies the leaf of `node` if that is worth it for `wanted` of its entries, but no more than
@@ -113,6 +129,9 @@ impl Batch {
     pub(super) fn copy_leaf(&mut self, node: &Node<'_>, wanted: usize, limit: usize) {
         let wanted = wanted.min(limit);
         if self.len() > 0 || wanted < COPIED_MIN || wanted < node.len() / COPIED_ONE_IN {
+            return;
+        }
+        if self.wanted == Wanted::Keys {
             return;
         }
         match &mut self.leaf {
@@ -174,6 +193,7 @@ impl Batch {
     #[inline]
     pub(super) fn push_value(&mut self, value: &[u8]) {
         let key_end = self.bytes.len();
+        let value = if self.wanted == Wanted::Rows { value } else { &[] };
         self.bytes.extend_from_slice(value);
         self.push_cell(key_end, key_end as u32, value.len());
     }
@@ -191,7 +211,9 @@ impl Batch {
         reference: &[u8],
     ) -> Result<(), Error> {
         let key_end = self.bytes.len();
-        tree.read_large(leaf, reference, &mut self.bytes)?;
+        if self.wanted == Wanted::Rows {
+            tree.read_large(leaf, reference, &mut self.bytes)?;
+        }
         self.push_cell(key_end, key_end as u32, self.bytes.len() - key_end);
         Ok(())
     }
@@ -200,6 +222,11 @@ impl Batch {
     #[inline]
     pub(super) fn push_in_leaf(&mut self, place: Range<usize>) {
         self.push_cell(self.bytes.len(), place.start as u32 | IN_LEAF, place.len());
+    }
+
+    /// Whether `push_slots` can append entries: their values lie in a copy, or are not wanted.
+    pub(super) fn takes_slots(&self, limit: usize) -> bool {
+        self.has_leaf || self.wanted == Wanted::Keys && limit == LEAF
     }
 
     /// Appends the entries in `slots` of the leaf that was copied, and passes ghosts by: up to the
@@ -215,14 +242,19 @@ impl Batch {
         let (prefix, mut passed) = (Prefix::new(node.prefix()), 0);
         for slot in slots {
             let Some(cell) = node.leaf_cell(slot) else { break };
-            if cell.flags & OVERFLOW != 0 && cell.flags & GHOST == 0 || self.end >= BYTES_MAX {
+            let is_elsewhere = cell.flags & OVERFLOW != 0 && self.wanted == Wanted::Rows;
+            if is_elsewhere && cell.flags & GHOST == 0 || self.end >= BYTES_MAX {
                 break;
             }
             passed += 1;
             if cell.flags & GHOST == 0 {
                 prefix.append(cell.suffix, &mut self.bytes);
-                let value_at = cell.value_at as u32 | IN_LEAF;
-                self.push_cell(self.bytes.len(), value_at, cell.value_len);
+                match self.wanted {
+                    Wanted::Rows => {
+                        self.push_in_leaf(cell.value_at..cell.value_at + cell.value_len)
+                    }
+                    Wanted::Keys => self.push_value(&[]),
+                }
                 each();
             }
         }

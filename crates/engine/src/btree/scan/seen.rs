@@ -160,8 +160,9 @@ impl<'l, 't> Leaf<'l, 't> {
     ) -> Result<Stop, Error> {
         if self.view.is_current(self.page) {
             batch.copy_leaf(&self.node, slots.len(), limit);
+            let takes_slots = batch.takes_slots(limit);
             let limit = self.limit_of(batch, limit);
-            if batch.has_leaf() {
+            if takes_slots {
                 // The next leaf comes into the processor's cache while this one is read.
                 let next = Some(self.node.right()).filter(|_| goes_on);
                 let mut ahead = next.and_then(|next| self.tree.pool.ahead(next));
@@ -207,8 +208,9 @@ impl<'l, 't> Leaf<'l, 't> {
     ) -> Result<Stop, Error> {
         if self.view.is_current(self.page) {
             batch.copy_leaf(&self.node, slots.len(), limit);
+            let takes_slots = batch.takes_slots(limit);
             let limit = self.limit_of(batch, limit);
-            if batch.has_leaf() {
+            if takes_slots {
                 slots.end -= batch.push_slots(&self.node, slots.clone().rev(), || {});
             }
             for slot in slots.rev() {
