@@ -321,6 +321,13 @@ pub trait Device: Send + Sync {
         Ok(Punched::Kept)
     }
 
+    /// Has the device keep whole, from now on, what a write covers of each range of `len` bytes that
+    /// begins at a multiple of `len`: a power cut, and a write that fails, leave all of such a range
+    /// as it was, or all of it as it was to be. Whether it can; if not, nothing has changed.
+    fn keep_whole(&self, len: u64) -> bool {
+        len <= SECTOR_SIZE as u64
+    }
+
     /// Tells the device that the caller will not read `offset..offset + len` before it is written
     /// again: what the range holds is undefined from now on. A hint, which most devices ignore;
     /// flash drives need not move what was trimmed. No write to the range may be in flight.

@@ -121,6 +121,10 @@ impl Device for Fuse {
         }
     }
 
+    fn keep_whole(&self, len: u64) -> bool {
+        self.below.keep_whole(len)
+    }
+
     fn set_time_limit(&self, limit: Nanos) {
         self.below.set_time_limit(limit);
     }

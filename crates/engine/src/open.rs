@@ -395,7 +395,7 @@ fn make_whole(
     let area = log.space.shrink_area()?;
     let area = Doublewrite::new(Arc::clone(device), Arc::clone(home), area, owner);
     let area = area.growing(Arc::clone(log) as _);
-    let is_off = setup.torn_pages == TornPages::Off;
+    let is_off = setup.torn_pages != TornPages::Doublewrite;
     if is_off || !restored.ahead.is_empty() {
         area.disown(&restored.ahead).map_err(Error::device(Part::Log, Action::Write))?;
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use terrace::{Checkpoint, Database, Devices, Durability, Error, TableDef};
+use terrace::{Checkpoint, Database, Devices, Durability, Error, TableDef, TornPages};
 use terrace_device::model::{Preset, SimDevice};
 use terrace_device::{Device, Keep, Store};
 use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig, World};
@@ -19,6 +19,10 @@ enum Shape {
     Fixed,
     /// It begins small, and rows are larger: it grows before each checkpoint and shrinks after it.
     Growing,
+    /// As `Fixed`, on a home that keeps pages whole, without a doublewrite area.
+    Whole,
+    /// As `Whole`, on a home that tears pages.
+    Torn,
 }
 
 /// The devices of one history, from world to world.
@@ -35,10 +39,14 @@ impl Rig {
             SimDevice::new(spec, world.clone(), Store::new(bytes, Keep::Plain))
         };
         let log_bytes = match shape {
-            Shape::Fixed => 2 << 20,
             Shape::Growing => 4096,
+            Shape::Fixed | Shape::Whole | Shape::Torn => 2 << 20,
         };
-        Rig { shape, home: device(4 << 20), log: device(log_bytes) }
+        let home = device(4 << 20);
+        if shape == Shape::Whole {
+            home.offer_whole_pages();
+        }
+        Rig { shape, home, log: device(log_bytes) }
     }
 
     fn cut(&self, prng: &mut Prng) {
@@ -58,6 +66,8 @@ impl Rig {
         match self.shape {
             Shape::Fixed => builder.open_or_create_on_devices(),
             Shape::Growing => builder.log_max(4 << 20).open_or_create_on_devices(),
+            Shape::Whole => builder.torn_pages(TornPages::Atomic).open_or_create_on_devices(),
+            Shape::Torn => builder.torn_pages(TornPages::Off).open_or_create_on_devices(),
         }
     }
 }
@@ -71,8 +81,8 @@ type Contents = BTreeMap<u64, Vec<u8>>;
 /// What transaction `number` makes of the rows: some new, some changed, some gone.
 fn step(number: u64, rows: &mut Contents, shape: Shape) {
     let scale = match shape {
-        Shape::Fixed => 1,
         Shape::Growing => 7,
+        Shape::Fixed | Shape::Whole | Shape::Torn => 1,
     };
     for row in 0..25 {
         let key = (number * 7919 + row * 31) % 200;
@@ -199,6 +209,27 @@ fn cut_recovery(shape: Shape) {
 #[test]
 fn every_cut_recovers() {
     cut_everywhere(Shape::Fixed);
+}
+
+#[test]
+fn every_cut_recovers_where_home_keeps_pages_whole() {
+    cut_everywhere(Shape::Whole);
+    cut_recovery(Shape::Whole);
+}
+
+#[test]
+fn a_home_that_tears_pages_needs_the_doublewrite_area() {
+    let torn = std::panic::catch_unwind(|| cut_everywhere(Shape::Torn));
+    let message = torn.expect_err("a page was torn");
+    let message = message.downcast_ref::<String>().expect("a message");
+    assert!(message.contains("Corrupt"), "{message}");
+    let first = world(1);
+    let rig = Rig { shape: Shape::Whole, ..Rig::blank(&first.world(), Shape::Torn) };
+    let refused = first.run(|| rig.open().map(drop)).expect("nobody waits for ever");
+    assert!(matches!(refused, Err(Error::InvalidOption { option: "torn_pages", .. })));
+    let other = world(2);
+    let rig = Rig { shape: Shape::Fixed, ..rig.in_world(&other.world()) };
+    other.run(|| rig.open().map(drop)).expect("ends").expect("blank as it was");
 }
 
 #[test]

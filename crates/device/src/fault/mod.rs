@@ -11,6 +11,7 @@ mod plan;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrace_rt::{LeafMutex, Nanos, sleep};
 
@@ -28,6 +29,8 @@ pub struct FaultyDevice {
     dice: LeafMutex<Dice>,
     unreadable: LeafMutex<Vec<Range<u64>>>,
     unwritable: LeafMutex<Option<Range<u64>>>,
+    /// What is kept whole of a write that fails in part.
+    whole: AtomicU64,
     time_limit: Arc<TimeLimit>,
 }
 
@@ -38,7 +41,8 @@ impl FaultyDevice {
         let dice = LeafMutex::new(Dice::new(plan));
         let time_limit = TimeLimit::new(below.name());
         let (unreadable, unwritable) = (LeafMutex::new(Vec::new()), LeafMutex::new(None));
-        Arc::new(FaultyDevice { below, dice, unreadable, unwritable, time_limit })
+        let whole = AtomicU64::new(SECTOR_SIZE as u64);
+        Arc::new(FaultyDevice { below, dice, unreadable, unwritable, whole, time_limit })
     }
 
     /// Takes another plan from now on, with a mind of its own: what was silent or dead is not.
@@ -108,14 +112,16 @@ impl FaultyDevice {
         ticket
     }
 
-    /// Does the given part of `request`, in whole sectors, and waits for it.
+    /// Does the given part of `request`, in whole sectors and what else is kept whole, and waits for
+    /// it.
     ///
     /// # Safety
     ///
     /// As `Device::submit`.
     unsafe fn do_front(&self, request: &Request<'_>, of_256: u64) {
-        let sectors = request.len() / SECTOR_SIZE as u64;
-        let mut left = (sectors * of_256 / 256) as usize * SECTOR_SIZE;
+        let whole = self.whole.load(Ordering::Relaxed);
+        let end = request.offset + request.len() * of_256 / 256;
+        let mut left = (end / whole * whole).saturating_sub(request.offset) as usize;
         let mut front = Vec::new();
         for buf in request.bufs {
             let len = buf.len().min(left);
@@ -196,6 +202,14 @@ impl Device for FaultyDevice {
                 Err(self.error(code, Operation::Sync, None))
             }
         }
+    }
+
+    fn keep_whole(&self, len: u64) -> bool {
+        let can = self.below.keep_whole(len);
+        if can {
+            self.whole.store(len.max(SECTOR_SIZE as u64), Ordering::Relaxed);
+        }
+        can
     }
 
     fn set_time_limit(&self, limit: Nanos) {

@@ -45,6 +45,7 @@ mod shared;
 mod space;
 mod syncs;
 mod transfer;
+mod whole;
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -65,6 +66,7 @@ use self::job::Job;
 use self::ring::Ring;
 use self::shared::Shared;
 use self::transfer::{PIECES_MAX, Transfer};
+use self::whole::Parts;
 use crate::completion::Completion;
 use crate::failure::Released;
 use crate::{
@@ -172,8 +174,12 @@ impl FileDevice {
         requests.iter().for_each(|request| request.validate(self.len()));
         let first = &requests[0];
         let range = Some((first.offset, first.len()));
-        let completion = self.0.completion(requests.len(), Job::of(first.op), range);
-        self.0.gauge.start(requests.len());
+        let parts = match first.op == Op::Write && self.0.whole.is_on() {
+            true => requests.iter().map(|request| self.parts(request).count()).sum(),
+            false => requests.len(),
+        };
+        let completion = self.0.completion(parts, Job::of(first.op), range);
+        self.0.gauge.start(parts);
         completion
     }
 
@@ -183,9 +189,20 @@ impl FileDevice {
         requests: &[Request<'_>],
         completion: &Arc<Completion>,
     ) -> impl Iterator<Item = Transfer> {
-        requests.iter().enumerate().map(move |(index, request)| {
-            Transfer::new(&self.0, completion, index, Job::of(request.op), request)
+        requests.iter().enumerate().flat_map(move |(index, request)| {
+            let job = Job::of(request.op);
+            let transfer =
+                move |part| Transfer::of_part(&self.0, completion, (index, job), request, part);
+            self.parts(request).map(transfer)
         })
+    }
+
+    /// What the kernel is asked for a request.
+    fn parts(&self, request: &Request<'_>) -> Parts {
+        match request.op {
+            Op::Read => Parts::one(request.offset, request.len()),
+            Op::Write => self.0.whole.parts(request.offset, request.len()),
+        }
     }
 
     /// Whether a ring can take the group as one.
@@ -196,6 +213,7 @@ impl FileDevice {
             && !self.0.released.load(Ordering::Acquire)
             && requests.len() <= PSYNC_GROUP_MAX
             && requests.iter().all(|request| request.bufs.len() <= PIECES_MAX)
+            && !(self.0.whole.is_on() && requests.iter().any(|it| it.op == Op::Write))
     }
 
     fn start(&self, transfer: Transfer) {
@@ -346,6 +364,11 @@ impl Device for FileDevice {
             // If it fails the lock goes with the file's last holder.
             let _unlocked = self.0.file.unlock();
         }
+    }
+
+    /// By `RWF_ATOMIC`, where the drive and the file system offer it for this file.
+    fn keep_whole(&self, len: u64) -> bool {
+        len <= SECTOR_SIZE as u64 || self.0.whole.keep(len)
     }
 
     fn set_time_limit(&self, limit: Nanos) {

@@ -35,6 +35,7 @@ use super::ring;
 use super::shared::Shared;
 use super::space::reserve;
 use super::syncs::Syncs;
+use super::whole::Whole;
 use super::{Access, FileDevice, FileOptions, Method};
 use crate::SECTOR_SIZE;
 use crate::contents::{Contents, ReadAt};
@@ -239,6 +240,7 @@ impl FileClaim {
             true => direct_alignment(&self.file),
             false => 1,
         };
+        let whole = Whole::of(&self.file, options.direct && !never_waits);
         self.made.into_iter().for_each(Made::keep);
         Ok(FileDevice::new(Shared {
             time_limit: TimeLimit::new(self.path.display().to_string()),
@@ -252,6 +254,7 @@ impl FileClaim {
             batches: AtomicU64::new(0),
             direct: options.direct,
             memory_align,
+            whole,
             owner: std::process::id(),
             gauge: Gauge::default(),
             helpers: Arc::default(),

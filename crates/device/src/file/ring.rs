@@ -399,7 +399,7 @@ pub(super) fn timespec(span: Nanos) -> Timespec {
 /// What the kernel is asked for `transfer`.
 pub(super) fn entry(transfer: &Transfer) -> squeue::Entry {
     let (fd, offset) = (Fd(transfer.fd()), transfer.offset());
-    let pieces = transfer.pieces();
+    let (pieces, flags) = (transfer.pieces(), transfer.flags());
     let (at, count) = (pieces.as_ptr(), pieces.len() as u32);
     match (transfer.job(), pieces) {
         (Job::Sync, _) => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
@@ -415,9 +415,11 @@ pub(super) fn entry(transfer: &Transfer) -> squeue::Entry {
         }
         (Job::Write, [one]) => {
             let len = one.iov_len.min(BYTES_MAX) as u32;
-            opcode::Write::new(fd, one.iov_base.cast(), len).offset(offset).build()
+            opcode::Write::new(fd, one.iov_base.cast(), len).offset(offset).rw_flags(flags).build()
         }
         (Job::Read, _) => opcode::Readv::new(fd, at, count).offset(offset).build(),
-        (Job::Write, _) => opcode::Writev::new(fd, at, count).offset(offset).build(),
+        (Job::Write, _) => {
+            opcode::Writev::new(fd, at, count).offset(offset).rw_flags(flags).build()
+        }
     }
 }

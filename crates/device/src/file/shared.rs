@@ -17,6 +17,7 @@ use super::group::Groups;
 use super::held::Unanswered;
 use super::job::Job;
 use super::syncs::Syncs;
+use super::whole::Whole;
 use crate::time_limit::TimeLimit;
 use crate::{Completion, DeviceError, Drain, IoBuf};
 
@@ -40,6 +41,8 @@ pub(super) struct Shared {
     pub(super) direct: bool,
     /// Alignment of memory for direct I/O, in bytes; 1 if the page cache is used, or is the file.
     pub(super) memory_align: usize,
+    /// What writes are kept whole.
+    pub(super) whole: Whole,
     /// The process that opened it.
     pub(super) owner: u32,
     pub(super) gauge: Gauge,

@@ -17,6 +17,7 @@ use crate::{IoBuf, MemoryOwner, read, write, write_shared};
 mod groups;
 mod refused_ring;
 mod silent;
+mod whole_pages;
 
 const LEN: u64 = 1 << 20;
 const PAGE: usize = 8192;

@@ -4,6 +4,7 @@
 //!   that the drop reports as a failure, so that no task waits for ever.
 
 use std::alloc::{self, Layout};
+use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use super::job::Job;
 use super::shared::Shared;
 use super::space;
+use super::whole::Part;
 use crate::{Completion, IoBuf, MemoryOwner, Request};
 
 /// The most pieces of memory that the kernel takes at once (`IOV_MAX`).
@@ -27,6 +29,8 @@ pub(super) struct Transfer {
     job: Job,
     offset: u64,
     len: usize,
+    /// The kernel keeps it whole, or refuses it (whole.V1).
+    is_whole: bool,
     /// What the kernel reads from or writes to.
     pieces: Vec<libc::iovec>,
     /// The caller's memory and the copy that stands in for it.
@@ -41,6 +45,7 @@ pub(super) struct Transfer {
 unsafe impl Send for Transfer {}
 
 impl Transfer {
+    /// A request as a whole.
     pub(super) fn new(
         shared: &Arc<Shared>,
         completion: &Arc<Completion>,
@@ -48,24 +53,49 @@ impl Transfer {
         job: Job,
         request: &Request<'_>,
     ) -> Transfer {
-        let len = usize::try_from(request.len()).expect("a request fits into memory");
+        Transfer::of_part(shared, completion, (index, job), request, Part::of(request))
+    }
+
+    /// A part of a request.
+    pub(super) fn of_part(
+        shared: &Arc<Shared>,
+        completion: &Arc<Completion>,
+        (index, job): (usize, Job),
+        request: &Request<'_>,
+        part: Part,
+    ) -> Transfer {
+        let len = usize::try_from(part.len).expect("a request fits into memory");
+        let skipped = (part.offset - request.offset) as usize;
+        let bufs = cut(request.bufs, skipped, len);
         let piece = |buf: &IoBuf| libc::iovec { iov_base: buf.ptr().cast(), iov_len: buf.len() };
-        let mut pieces: Vec<_> = request.bufs.iter().map(piece).collect();
+        let mut pieces: Vec<_> = bufs.iter().map(piece).collect();
         let mut copy = None;
         let share = request.owner.filter(|_| job == Job::Write).cloned();
         let must_own = shared.is_limited() && share.is_none();
-        if len > 0 && (must_own || shared.must_copy(request.bufs)) {
+        if len > 0 && (must_own || shared.must_copy(&bufs)) {
             let aligned = Aligned::new(len, shared.memory_align);
             if job == Job::Write {
-                aligned.gather(request.bufs);
+                aligned.gather(&bufs);
             }
             pieces = vec![aligned.piece(len)];
-            copy = Some((request.bufs.to_vec(), aligned));
+            copy = Some((bufs.to_vec(), aligned));
         }
         let (shared, completion) = (Arc::clone(shared), Arc::clone(completion));
-        let offset = request.offset;
+        let Part { offset, is_whole, .. } = part;
         let finished = false;
-        Transfer { shared, completion, index, job, offset, len, pieces, copy, share, finished }
+        Transfer {
+            shared,
+            completion,
+            index,
+            job,
+            offset,
+            len,
+            is_whole,
+            pieces,
+            copy,
+            share,
+            finished,
+        }
     }
 
     /// Whether all of its memory is its own, or shared: no task has to wait for it.
@@ -92,6 +122,11 @@ impl Transfer {
 
     pub(super) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// What it asks of the kernel beside what its job is.
+    pub(super) fn flags(&self) -> i32 {
+        if self.is_whole { self.shared.whole.flag() } else { 0 }
     }
 
     /// The memory, which stays where it is until the transfer is finished.
@@ -195,6 +230,10 @@ impl Transfer {
                 // SAFETY: `Device::submit` has promised that the memory may be written.
                 Job::Read => unsafe { libc::preadv(fd, at, count, offset) },
                 // SAFETY: `Device::submit` has promised that the memory may be read.
+                Job::Write if self.is_whole => unsafe {
+                    libc::pwritev2(fd, at, count, offset, self.flags())
+                },
+                // SAFETY: as above.
                 Job::Write => unsafe { libc::pwritev(fd, at, count, offset) },
                 _ => unreachable!("it moves nothing"),
             };
@@ -251,6 +290,25 @@ impl Drop for Transfer {
             self.report(Err(io::Error::other("the request was dropped")));
         }
     }
+}
+
+/// `len` bytes of the memory, after the first `skipped`.
+fn cut(bufs: &[IoBuf], skipped: usize, len: usize) -> Cow<'_, [IoBuf]> {
+    let (mut skipped, mut left) = (skipped, len);
+    if skipped == 0 && len == bufs.iter().map(|buf| buf.len()).sum() {
+        return Cow::Borrowed(bufs);
+    }
+    let mut parts = Vec::new();
+    for buf in bufs {
+        let from = skipped.min(buf.len());
+        let taken = left.min(buf.len() - from);
+        if taken > 0 {
+            parts.push(IoBuf::from_raw(buf.ptr().wrapping_byte_add(from), taken));
+        }
+        (skipped, left) = (skipped - from, left - taken);
+    }
+    assert_eq!(left, 0, "a part of the request");
+    Cow::Owned(parts)
 }
 
 /// Memory that direct I/O can use.

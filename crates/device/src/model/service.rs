@@ -26,7 +26,7 @@ use super::transfer::scatter;
 use crate::disk::WriteReporting;
 use crate::slab::IMAGE_SIZE;
 use crate::store::{Piece, Store};
-use crate::{Completion, Counters, DeviceError, IoBuf, Op, Request};
+use crate::{Completion, Counters, DeviceError, IoBuf, Op, Request, SECTOR_SIZE};
 
 /// What errors call it.
 pub(super) const NAME: &str = "a modelled device";
@@ -77,6 +77,9 @@ pub(super) struct InService {
     pub(super) faults: FaultState,
     pub(super) counters: Counters,
     pub(super) marks: Option<Vec<Mark>>,
+    /// The most that it can keep whole, and what it was asked to keep whole (`Device::keep_whole`).
+    pub(super) whole_max: u64,
+    pub(super) whole: u64,
 }
 
 /// Timers to set and reports to make once no task holds the service.
@@ -101,11 +104,14 @@ impl InService {
             faults: FaultState::new(faults),
             counters: Counters::default(),
             marks: None,
+            whole_max: SECTOR_SIZE as u64,
+            whole: SECTOR_SIZE as u64,
         }
     }
 
     /// Ends all requests, and leaves in the store what a power cut might.
     pub(super) fn cut(&mut self, tearing: Tearing, prng: &mut Prng) -> CutReport {
+        let tearing = if self.whole >= IMAGE_SIZE as u64 { Tearing::Pages } else { tearing };
         let writes = |request: &InFlight| request.op == Op::Write && request.fate == Fate::Well;
         let slots = std::mem::take(&mut self.slots).into_iter().flatten();
         let in_flight = slots.filter(writes).map(|request| request.pieces).collect();

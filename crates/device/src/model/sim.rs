@@ -98,6 +98,7 @@ impl SimDevice {
             old.restarted(&spec, bytes, write_cache)
         };
         fresh.members = service.members.iter().zip(all).map(restarted).collect();
+        fresh.whole_max = service.whole_max;
         fresh.faults.set_dead(service.faults.is_dead());
         fresh.faults.set_silent(service.faults.is_silent());
         fresh.faults.adopt_unreadable(service.faults.unreadable());
@@ -131,6 +132,12 @@ impl SimDevice {
     pub fn wear(&self) -> Option<Wear> {
         let service = self.service.lock();
         service.members.iter().map(Member::wear).sum()
+    }
+
+    /// Gives it the ability to keep a page of 8 KiB whole, which it does once it is asked to
+    /// ([`Device::keep_whole`]).
+    pub fn offer_whole_pages(&self) {
+        self.service.lock().whole_max = IMAGE_SIZE as u64;
     }
 
     /// Kills the device, or brings it back with its bytes.
@@ -228,6 +235,15 @@ impl Device for SimDevice {
         drop(service);
         self.perform(effects);
         completion.ticket().wait().map_err(|failure| failure.source)
+    }
+
+    fn keep_whole(&self, len: u64) -> bool {
+        let mut service = self.service.lock();
+        let can = len <= service.whole_max;
+        if can {
+            service.whole = service.whole.max(len);
+        }
+        can
     }
 
     fn set_time_limit(&self, limit: Nanos) {

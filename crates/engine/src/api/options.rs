@@ -22,6 +22,10 @@ pub enum TornPages {
     /// Each page is written to the doublewrite area beside the log before it is written home, and
     /// restored from there at the next opening.
     Doublewrite,
+    /// The kernel and the drive write each page whole (Linux 6.11 and newer, `RWF_ATOMIC`; what a
+    /// file offers is `stx_atomic_write_unit_max` of `statx`), so that no page is written twice.
+    /// Opening is refused with `InvalidOption` where home does not offer 8 KiB.
+    Atomic,
     /// Torn pages are detected by their checksum and reported as `Corrupt`, not repaired. Only for
     /// a home that writes 8 KiB atomically.
     Off,

@@ -106,7 +106,7 @@ pub fn reads<V: Kind>(what: &str, table: &Table<'_, u64, V>, rows: &Rows, prng: 
             let last = rows.iter().next_back().map(|(key, value)| (*key, value.clone()));
             same(what, table.last().map(|entry| entry.map(pair)), Ok(last));
         }
-        5 => {
+        6 => {
             let bounds = bounds(prng);
             let expected: Vec<u64> = within(rows, bounds).into_iter().map(|(key, _)| key).collect();
             let keys = table.keys(bounds).expect("it is there");

@@ -46,8 +46,10 @@ impl Rig {
             };
             SimDevice::with_faults(spec(prng), world.clone(), store, faults)
         };
+        let home = device(HOME_BYTES);
+        home.offer_whole_pages();
         Rig {
-            home: device(HOME_BYTES),
+            home,
             flash: scenario.may_use_flash().then(|| device(flash_bytes)),
             log: device(match scenario.mishaps.log_grows {
                 true => (scenario.mishaps.log_bytes / 4).max(GROWING_LOG_BYTES),

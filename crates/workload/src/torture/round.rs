@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terrace::{Checkpoints, Database, Error, Spill};
+use terrace::{Checkpoints, Database, Error, Spill, TornPages};
 use terrace_device::FaultPlan;
 use terrace_page::PAGE_SIZE;
 use terrace_policy::Costs;
@@ -278,6 +278,10 @@ impl Round {
             .design(self.scenario.design)
             .restart(self.scenario.restart)
             .flash_role(self.scenario.flash_role)
+            .torn_pages(match self.scenario.keeps_pages_whole {
+                true => TornPages::Atomic,
+                false => TornPages::Doublewrite,
+            })
             .version_memory((64 << 10) << (self.scenario.keys % 4 * 2))
             .tune(|tier| {
                 tier.mutations = self.scenario.mutations;

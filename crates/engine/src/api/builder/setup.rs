@@ -11,7 +11,7 @@ use terrace_rt::{Nanos, World};
 
 use super::{Builder, FRAMES_MIN};
 use crate::Error;
-use crate::api::{Checkpoints, Devices, Misses};
+use crate::api::{Checkpoints, Devices, Misses, TornPages};
 use crate::open::Setup;
 use crate::versions::{
     SpillTo, VERSION_BYTES_MAX, VERSION_BYTES_MIN, VERSION_LIMIT_MIN, VersionRoom,
@@ -105,7 +105,14 @@ impl Builder {
             let what = "versions on disk must have at least 1 MiB, or none";
             return Err(Error::InvalidOption { option: "version_limit", what });
         }
-        let home_pages = self.given()?.home.len() / PAGE_SIZE as u64;
+        let home = &self.given()?.home;
+        let is_atomic = self.torn_pages == TornPages::Atomic && self.access == Access::ReadWrite;
+        if is_atomic && !home.keep_whole(PAGE_SIZE as u64) {
+            let what = "the drive or the file system of home does not write 8 KiB atomically \
+                (or direct I/O is off): take TornPages::Doublewrite";
+            return Err(Error::InvalidOption { option: "torn_pages", what });
+        }
+        let home_pages = home.len() / PAGE_SIZE as u64;
         if let Err(PoolError::Config { what, .. }) = pool.charge(home_pages) {
             return Err(Error::InvalidOption { option: "memory", what });
         }
