@@ -89,6 +89,11 @@ impl Held {
 
     /// Forgets them all.
     pub(crate) fn clear(&mut self) {
+        if self.list.is_empty() && self.places.len() <= KEPT_PLACES {
+            // A reader takes no locks. To fill no bytes at no address may cost 70 ns: a store whose
+            // mask is empty, to a page that does not exist, takes a microcode assist.
+            return;
+        }
         if self.places.len() > KEPT_PLACES {
             self.places = Vec::new();
             self.list = Vec::new();
