@@ -34,6 +34,7 @@ const COLUMN_HEAD: usize = 5;
 const NULLABLE: u8 = 1;
 
 const _: () = assert!(COLUMNS_AT + 2 == KEY_COLUMNS_AT && KEY_COLUMNS_AT + 2 == HEAD);
+const _: () = assert!(DESCRIPTION_MAX - HEAD == 2_894, "as messages say");
 
 /// Bytes of the names of a table's types and of its schema, at most (H3).
 const DESCRIPTION_MAX: usize = 2_900;
@@ -88,7 +89,7 @@ impl Schema {
     /// # Errors
     ///
     /// `InvalidOption` if a column has no name or that of another one, if there are fewer columns
-    /// than the key has, or if they take more than 2,900 bytes: 5 for each and its two names.
+    /// than the key has, or if they take more than 2,894 bytes: 5 for each and its two names.
     pub fn new(columns: Vec<Column>, key_columns: usize) -> Result<Schema, Error> {
         let schema = Schema { columns, key_columns };
         match schema.flaw() {
@@ -108,7 +109,7 @@ impl Schema {
         if !self.columns.iter().all(|column| names.insert(&column.name)) {
             return Some("no two columns have one name");
         }
-        (self.encoded_len() > DESCRIPTION_MAX).then_some("its columns take at most 2,900 bytes")
+        (self.encoded_len() > DESCRIPTION_MAX).then_some("its columns take at most 2,894 bytes")
     }
 
     /// The columns, those of the key first.
@@ -393,7 +394,7 @@ mod tests {
         assert!(refused(vec![a(), column("", "INT", false)], 1).starts_with("each"));
         assert!(refused(vec![a(), column("a", "TEXT", true)], 1).starts_with("no two"));
         let long = (0..1_000).map(|at| column(&at.to_string(), "INT", false)).collect();
-        assert!(refused(long, 1).ends_with("2,900 bytes"));
+        assert!(refused(long, 1).ends_with("2,894 bytes"));
         assert!(Schema::new(Vec::new(), 0).is_ok());
     }
 

@@ -1,12 +1,12 @@
 //! Compaction in files and beside other threads: nothing is lost, and the file system gets the room
 //! of what is free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -248,6 +248,45 @@ fn closing_ends_a_compaction() {
     let db = Database::open(&path).expect("its own");
     db.check().expect("sound");
     assert!(read(&db) == ledger);
+}
+
+/// The bug: a compaction went on from leaf to leaf until it came to the last one, and never did as
+/// long as queues grew at their end.
+#[test]
+fn a_compaction_ends_beside_queues_that_grow_at_their_end() {
+    let db = Database::in_memory().expect("memory");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let next = Arc::new(AtomicU64::new(0));
+    let queues: Vec<_> = (0..2)
+        .map(|_| {
+            let (db, is_over, next) = (db.clone(), Arc::clone(&is_over), Arc::clone(&next));
+            thread::spawn(move || {
+                let mut queued = VecDeque::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let pushed: Vec<u64> =
+                        (0..20).map(|_| next.fetch_add(1, Ordering::Relaxed)).collect();
+                    let popped: Vec<u64> =
+                        (1_000..queued.len()).filter_map(|_| queued.pop_front()).collect();
+                    let done = db.write_with(Durability::None, |txn| {
+                        let mut rows = txn.open_table(ROWS)?;
+                        pushed.iter().try_for_each(|key| rows.insert(*key, &[7; 900]))?;
+                        popped.iter().try_for_each(|key| rows.remove(*key).map(drop))
+                    });
+                    done.expect("room");
+                    queued.extend(pushed);
+                }
+            })
+        })
+        .collect();
+    thread::sleep(Duration::from_millis(300));
+    let (told, ended) = std::sync::mpsc::channel();
+    let compacted = db.clone();
+    thread::spawn(move || told.send(compacted.compact().map(drop)));
+    let ended = ended.recv_timeout(Duration::from_secs(30));
+    is_over.store(true, Ordering::Relaxed);
+    queues.into_iter().for_each(|queue| queue.join().expect("no panic"));
+    ended.expect("while the queues grew").expect("good devices");
+    db.check().expect("sound");
 }
 
 /// The file system is full: a compaction needs no room of it, and makes some.

@@ -18,6 +18,26 @@ const SUMS: TableDef<u64, u64> = TableDef::new("sums");
 const TEXTS: TableDef<&str, &str> = TableDef::new("texts");
 const TAGS: MultimapDef<u8, &str> = MultimapDef::new("tags");
 
+/// The bug: `LogFull`, after which the transaction was doomed.
+#[test]
+fn a_value_that_is_too_long_is_told_and_the_transaction_goes_on() -> Result<(), Error> {
+    const BLOBS: TableDef<u64, &[u8]> = TableDef::new("blobs");
+    let db = Database::in_memory()?;
+    let value = vec![0; (1 << 30) + 1];
+    let txn = db.begin_write()?;
+    let mut blobs = txn.open_table(BLOBS)?;
+    blobs.insert(1, b"one")?;
+    let is_told = |refused: Result<(), Error>| match refused {
+        Err(Error::ValueTooLong { len, max, .. }) => len == max + 1,
+        _ => false,
+    };
+    assert!(is_told(blobs.insert(2, &value)));
+    assert!(is_told(blobs.insert_many([(1, &b"more"[..]), (3, &value)]).map(drop)));
+    assert!(is_told(blobs.merge(1, &value, |_, operand, merged| merged.set(operand)).map(drop)));
+    assert_eq!(blobs.range(..)?.count(), 1);
+    txn.commit(Durability::None)
+}
+
 #[test]
 fn merges_agree_with_a_map() -> Result<(), Error> {
     let db = Database::in_memory()?;

@@ -33,7 +33,7 @@ pub struct TransactionStats {
     /// Gauge: how long the oldest snapshot is open; zero if none is.
     pub oldest_snapshot: Nanos,
     /// Gauge: bytes of memory of the versions that are kept for snapshots, and of what it takes to
-    /// find those on disk.
+    /// find those on disk. Some hundred KiB may stay for the next snapshot.
     pub version_bytes: u64,
     /// Gauge: where the log ended when the oldest snapshot that is open was begun.
     pub oldest_snapshot_at: Option<Lsn>,

@@ -22,7 +22,10 @@ pub(super) fn put(
     put: Put,
     mut old: Option<&mut Vec<u8>>,
 ) -> Result<bool, Error> {
-    if value.len() < HOME_FIRST_MIN || value.len() > VALUE_MAX {
+    if value.len() > VALUE_MAX {
+        core.run(|_| tree.check_sizes(key, value))?;
+    }
+    if value.len() < HOME_FIRST_MIN {
         return core.change_with_space(key.len() + value.len(), |context| {
             tree.put(context, key, value, put, old.as_deref_mut())
         });

@@ -36,8 +36,10 @@ const BUSY_NAP: Nanos = Nanos::from_millis(1);
 const BUSY_STEPS: u64 = 8;
 /// How often checkpoints are taken until what is free is behind them: old pages may be held up.
 const CHECKPOINTS_MAX: u32 = 4;
-/// Steps of one level, at most, for each page of home: a tree that grows at its end has one.
-const STEPS_PER_PAGE: u64 = 4;
+/// Steps of a walk over a tree, at most, for each page that the tree had when the walk began, and
+/// how many more: a walk in key order does not run after writers that split leaves ahead of it.
+const STEPS_PER_PAGE: u64 = 3;
+const STEPS_MIN: u64 = 64;
 
 /// What a compaction has done to trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,6 +110,13 @@ impl Trees {
         engine.reclaim.lend(|| self.find(tree).map(|tree| step(&tree)).transpose())
     }
 
+    /// How many steps a walk over the tree may take that begins now.
+    fn steps_of(&self, tree: TreeId) -> Result<u64, Error> {
+        let extents = self.space.extents_of(tree)?;
+        let pages: u64 = extents.iter().map(|extent| u64::from(extent.used.count_ones())).sum();
+        Ok(STEPS_MIN + pages * STEPS_PER_PAGE)
+    }
+
     fn tighten(
         &self,
         engine: &Arc<Engine>,
@@ -116,7 +125,7 @@ impl Trees {
     ) -> Result<(), Error> {
         for level in 0..crate::btree::node::LEVEL_MAX {
             let mut key = Vec::new();
-            for _ in 0..self.home_pages.saturating_mul(STEPS_PER_PAGE) {
+            for _ in 0..self.steps_of(tree)? {
                 let done = self.step(engine, tree, tidied, |tree| {
                     self.alone_if(
                         engine,
@@ -196,7 +205,8 @@ impl Trees {
         ];
         let before = tidied.moved;
         let mut from = Some(Vec::new());
-        while let Some(key) = from {
+        for _ in 0..self.steps_of(tree)? {
+            let Some(key) = from else { break };
             let look = |tree: &Tree| tree.values_in(&key, &extents);
             let Some(candidates) = self.step(engine, tree, tidied, look)? else { break };
             for key in candidates.keys {
