@@ -2,7 +2,9 @@
 //!
 //! - P1: a page that neither memory nor flash has newer than home is read there, in runs; any other
 //!   one through the pool, as a transaction reads it. Each is verified.
-//! - P2: what cannot be read is noted: it may be a page that nothing leads to yet, or any more.
+//! - P2: what cannot be read is noted: it may be a page that nothing leads to yet, or any more. With
+//!   it comes a position behind all that was logged of an earlier life of the page, and before what
+//!   will make it anew.
 //! - P3: of each page it is known whether it was copied, or need not be (`seen`), and whether a
 //!   record changed it that was appended before its group's map was read (`changed`). One that was
 //!   changed, and not seen, was free by then.
@@ -44,6 +46,10 @@ impl Bits {
         self.0[word] |= 1 << (page % 64);
     }
 
+    fn has(&self, page: u64) -> bool {
+        self.0.get((page / 64) as usize).is_some_and(|word| word & 1 << (page % 64) != 0)
+    }
+
     fn without<'b>(&'b self, other: &'b Bits) -> impl Iterator<Item = u64> + 'b {
         self.0.iter().enumerate().flat_map(|(at, word)| {
             let left = word & !other.0.get(at).copied().unwrap_or(0);
@@ -72,7 +78,7 @@ pub(super) struct Copier<'e, W: Write> {
     changed: Bits,
     /// Where the log ended when the map of each group was read.
     passed: Vec<Lsn>,
-    pub(super) unread: Vec<PageId>,
+    pub(super) unread: Vec<(PageId, Lsn)>,
     /// The highest LSN of a page.
     pub(super) newest: Lsn,
     buffer: Aligned,
@@ -139,14 +145,18 @@ impl<'e, W: Write> Copier<'e, W> {
     ) -> Result<Vec<Gathered>, BackupError> {
         self.check()?;
         let mut gathered: Vec<Gathered> = Vec::new();
+        self.paced_bytes += (run.end - run.start) * PAGE_SIZE as u64;
         let at_home = self.read_home(run.clone())?;
         for (at, page) in run.map(PageId).enumerate() {
             let range = at * PAGE_SIZE..(at + 1) * PAGE_SIZE;
             let bytes: &mut PageBuf =
                 (&mut self.buffer[range]).try_into().expect("as long as a page");
             let is_read = at_home[at] && verify(bytes, page).is_ok();
-            if !is_read && !read_through(self.engine, page, bytes)? {
-                self.unread.push(page);
+            if !is_read
+                && !read_through(self.engine, page, bytes)?
+                && let Some(free) = not_there(self.engine, page, bytes)?
+            {
+                self.unread.push((page, free));
                 continue;
             }
             self.seen.set(page.0);
@@ -193,7 +203,6 @@ impl<'e, W: Write> Copier<'e, W> {
                 let first = first.plus((at * PAGES_MAX) as u64);
                 self.out.pages(first, part).map_err(BackupError::Output)?;
             }
-            self.paced_bytes += bytes.len() as u64;
         }
         Ok(())
     }
@@ -270,12 +279,15 @@ impl<'e, W: Write> Copier<'e, W> {
         if self.engine.pool.mutations().has(Mutation::BackupSkipsFreed) {
             return Ok(0);
         }
+        // Higher than any record before, and lower than any after.
+        let before = |position: Lsn| Lsn(position.0 - 1);
         let freed = self.changed.without(&self.seen).filter_map(|page| {
             let passed = self.passed.get(group_number(PageId(page)) as usize)?;
-            // Higher than any record before, and lower than any after.
-            Some((PageId(page), Lsn(passed.0 - 1)))
+            Some((PageId(page), before(*passed)))
         });
-        let freed: Vec<_> = freed.collect();
+        let unread = self.unread.iter().filter(|(page, _)| !self.seen.has(page.0));
+        let unread = unread.map(|(page, free)| (*page, before(*free)));
+        let freed: Vec<_> = freed.chain(unread).collect();
         for freed in freed.chunks(FREED_MAX) {
             self.out.freed(freed).map_err(BackupError::Output)?;
         }
@@ -301,6 +313,26 @@ impl Gathered {
 
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
+    }
+}
+
+/// A page that could not be read: reads it once more, and if that fails returns where the log ended
+/// while the page was not what a record had made of it (P2).
+fn not_there(
+    engine: &Engine,
+    page: PageId,
+    bytes: &mut PageBuf,
+) -> Result<Option<Lsn>, BackupError> {
+    let look = || engine.trees.space.holder(page, || engine.log.end());
+    let (_, before) = look()?;
+    if read_through(engine, page, bytes)? {
+        return Ok(None);
+    }
+    match look()? {
+        // What it was has ended by now.
+        (None, after) => Ok(Some(after)),
+        // It was taken before the first look, and is not made yet.
+        (Some(_), _) => Ok(Some(before)),
     }
 }
 

@@ -78,7 +78,7 @@ impl BackupOptions {
         BackupOptions::default()
     }
 
-    /// Copies at most this many bytes of pages a second. The log that is written meanwhile comes on
+    /// Reads at most this many bytes of pages a second. The log that is written meanwhile comes on
     /// top.
     #[must_use]
     pub fn rate(mut self, bytes_per_s: u64) -> BackupOptions {
@@ -292,7 +292,7 @@ impl Taking<'_> {
     }
 
     /// Whether a page that could not be read is one that something leads to.
-    fn judge_unread(&self, unread: &[PageId]) -> Result<(), BackupError> {
+    fn judge_unread(&self, unread: &[(PageId, Lsn)]) -> Result<(), BackupError> {
         let engine = self.engine;
         if unread.is_empty() {
             return Ok(());
@@ -301,8 +301,8 @@ impl Taking<'_> {
         let unfinished = engine.trees.unfinished();
         let mut bytes: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
         let is_of_none = |tree: TreeId| unfinished.contains(&tree) || !engine.trees.has(tree);
-        for &page in unread {
-            let holder = engine.trees.space.holder(page)?;
+        for &(page, _) in unread {
+            let (holder, _) = engine.trees.space.holder(page, || engine.log.end())?;
             let is_unused = match holder {
                 None => true,
                 Some(Holder::Blocks(tree) | Holder::Tree(tree)) if is_of_none(tree) => true,

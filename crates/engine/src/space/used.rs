@@ -70,19 +70,24 @@ impl Space {
         Ok(InUse { runs, at: end() })
     }
 
-    /// To whom `page` belongs, if it is in use.
+    /// To whom `page` belongs, if it is in use, and where the log ends meanwhile, as `end` tells.
     ///
     /// # Errors
     ///
     /// Those of the pool.
-    pub(crate) fn holder(&self, page: PageId) -> Result<Option<Holder>, Error> {
+    pub(crate) fn holder(
+        &self,
+        page: PageId,
+        end: impl FnOnce() -> Lsn,
+    ) -> Result<(Option<Holder>, Lsn), Error> {
         let map = self.pool.read(map_page(group_of(page)))?;
         let (owned_by, used) = entry(&map, extent_of(page));
         if matches!(owned_by, NOBODY | MAPS) || used & 1 << (page.0 % EXTENT_PAGES) == 0 {
-            return Ok(None);
+            return Ok((None, end()));
         }
         let (owner, tree) = (TreeId(owned_by - 1), tree_of(TreeId(owned_by - 1)));
         let is_of_blocks = owner == blocks_of(tree);
-        Ok(Some(if is_of_blocks { Holder::Blocks(tree) } else { Holder::Tree(tree) }))
+        let holder = if is_of_blocks { Holder::Blocks(tree) } else { Holder::Tree(tree) };
+        Ok((Some(holder), end()))
     }
 }
