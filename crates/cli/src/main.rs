@@ -13,7 +13,7 @@
 //!   record them.
 //! - `database`: check and show a database. `dump`: save one, and make one from what was saved.
 //!   `upgrade`: convert one of an older format. `new_place`: where both make a new one.
-//!   `compact`: give back the room that one does not use.
+//!   `compact`: give back the room that one does not use. `backup`: copy one, and restore it.
 //! - `shell`: completions and manual pages.
 //! - `results`, `interval`: what a bench found. `table`, `report`, `output`: how it is shown;
 //!   `standard_output`: that it was.
@@ -29,6 +29,7 @@ mod command;
 mod quantity;
 
 mod advise;
+mod backup;
 mod bench;
 mod compact;
 mod database;
@@ -111,6 +112,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Check(options) => database::check(&options),
         Command::Stat(options) => database::stat(&options),
         Command::Compact(options) => compact::compact(&options),
+        Command::Backup(options) => backup::backup(&options),
+        Command::Restore(options) => backup::restore(&options),
         Command::Dump(options) => dump::dump(&options),
         Command::Load(options) => dump::load(&options),
         Command::Upgrade(options) => upgrade::upgrade(&options),

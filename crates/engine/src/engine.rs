@@ -13,6 +13,7 @@
 //! - C3: a transaction is in `writing` from before its first record until after its last one, so
 //!   that a checkpoint which began before its last record finds it.
 
+mod backup_watch;
 mod counted;
 pub(crate) mod frame_room;
 mod log_room;
@@ -27,6 +28,7 @@ use terrace_policy::FlashRole;
 use terrace_pool::BufferPool;
 use terrace_rt::{LeafMutex, Mutex, Nanos, Signal, dead, lane, now};
 
+pub(crate) use self::backup_watch::{BackupWatch, Runs};
 use crate::api::Checkpoint;
 use crate::context::Buffers;
 use crate::copies::BadCopy;
@@ -117,6 +119,8 @@ pub(crate) struct Engine {
     boot: Mutex<Superblock>,
     /// Held by the one compaction that runs.
     pub(crate) compacting: Mutex<()>,
+    /// What the one backup that runs asks for.
+    pub(crate) backup: BackupWatch,
     buffers: Vec<SpareBuffers>,
     /// No transaction begins any more.
     closing: AtomicBool,
@@ -138,6 +142,17 @@ pub(crate) struct LockLimits {
     pub(crate) timeout: Nanos,
     /// How long closing waits for open transactions.
     pub(crate) close_timeout: Nanos,
+}
+
+/// On which occasion a checkpoint is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// The database goes on.
+    Running,
+    /// It goes on, and a copy of it begins here: the rows of the tables are listed.
+    Backup,
+    /// It is closed in good order.
+    Closed,
 }
 
 /// What `Engine::assemble` puts together.
@@ -199,6 +214,7 @@ impl Engine {
             stamp: AtomicU64::new(0),
             boot: Mutex::new(parts.boot),
             compacting: Mutex::new(()),
+            backup: BackupWatch::new(),
             buffers: (0..BUFFERS_LISTS).map(|_| SpareBuffers::default()).collect(),
             closing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -347,7 +363,27 @@ impl Engine {
             self.pool.flush_all()?;
         }
         self.pool.end_loads()?;
-        self.take_checkpoint(&mut boot, false)
+        self.take_checkpoint(&mut boot, Occasion::Running)
+    }
+
+    /// Begins a backup: takes a checkpoint, from which on `BackupWatch` keeps the log, and returns
+    /// what the superblock says then; `None` if another backup runs.
+    ///
+    /// # Errors
+    ///
+    /// As `checkpoint`. The backup has then ended.
+    pub(crate) fn begin_backup(&self) -> Result<Option<Superblock>, Error> {
+        let mut boot = self.boot.lock();
+        if !self.backup.begin(self.log.start()) {
+            return Ok(None);
+        }
+        let taken = self.take_checkpoint(&mut boot, Occasion::Backup);
+        if taken.is_err() {
+            self.backup.end();
+        }
+        taken?;
+        self.backup.advance(boot.begin_checkpoint.min(boot.oldest_txn));
+        Ok(Some(*boot))
     }
 
     /// Takes checkpoints until neither superblock has redo begin before `since`, durably. Whether
@@ -362,7 +398,7 @@ impl Engine {
         self.pool.end_loads()?;
         // One for each copy.
         for _ in 0..2 {
-            self.take_checkpoint(&mut boot, false)?;
+            self.take_checkpoint(&mut boot, Occasion::Running)?;
             if boot.oldest_dirty.min(boot.oldest_base) < since {
                 return Ok(false);
             }
@@ -375,7 +411,7 @@ impl Engine {
     /// The steps of an indirect checkpoint, numbered [S3 Fig.3; sources.D6]: 1 BEGIN_CHKPT, 2
     /// force, 3 the transaction table, 4 the oldest dirty LSN, 5 the oldest transaction, 6
     /// END_CHKPT and a force, 7 the superblock, 8 the log is cut.
-    fn take_checkpoint(&self, boot: &mut Superblock, clean: bool) -> Result<(), Error> {
+    fn take_checkpoint(&self, boot: &mut Superblock, occasion: Occasion) -> Result<(), Error> {
         let begun = now();
         let mut draft = Draft::default();
         draft.begin_checkpoint();
@@ -399,7 +435,10 @@ impl Engine {
         let table_span = now() - table_begun;
         let oldest_txn = active.iter().map(|(_, first, _)| *first).min().unwrap_or(Lsn::MAX); // 5
         // Recovery may read from before that.
-        let read_from = oldest_base.max(oldest_dirty).min(oldest_txn).min(begin);
+        let read_from = match occasion {
+            Occasion::Backup => begin,
+            _ => oldest_base.max(oldest_dirty).min(oldest_txn).min(begin),
+        };
         let has_listed = self.log_counts(&mut draft, read_from)?;
         draft.end_checkpoint(begin);
         let end = self.log.append_growing(&mut draft)?; // 6
@@ -407,7 +446,7 @@ impl Engine {
         self.log.force(end, Level::Durable)?;
         let next = Superblock {
             sequence: boot.sequence + 1,
-            clean,
+            clean: occasion == Occasion::Closed,
             oldest_dirty,
             oldest_base,
             oldest_txn,
@@ -423,7 +462,7 @@ impl Engine {
             self.counts.listed(begin);
         }
         self.pool.checkpoint_taken(oldest_base.min(begin));
-        self.log.truncate(boot.log_start()); // 8
+        self.log.truncate(self.backup.cut(boot.log_start())); // 8
         self.log.settle(if self.is_closed() { Settle::Closing } else { Settle::Running })?;
         self.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.tally.checkpoint_ns.fetch_add((now() - begun).0, Ordering::Relaxed);
@@ -571,7 +610,8 @@ impl Engine {
         let mut boot = self.boot.lock();
         self.pool.flush_for_close()?;
         let is_clean = self.active().is_empty();
-        self.take_checkpoint(&mut boot, is_clean)
+        let occasion = if is_clean { Occasion::Closed } else { Occasion::Running };
+        self.take_checkpoint(&mut boot, occasion)
     }
 }
 

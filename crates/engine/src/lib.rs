@@ -93,7 +93,7 @@
 //!   a value of up to 16 pages are with its key.
 //! - The home is a file that grows as needed, by default up to 64 GiB ([`Builder::home_size`]).
 //!   [`Database::compact`] gives what is free in it back to the file system.
-//! - There is no online backup, and there are no secondary indexes.
+//! - There are no secondary indexes.
 //! - The file format may still change ([`FORMAT_VERSION`]); `terrace upgrade` converts a database.
 //!
 //! # More
@@ -106,6 +106,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod backup;
 mod foreign;
 mod key;
 mod key_text;
@@ -139,6 +140,7 @@ pub mod dump;
 pub mod upgrade;
 
 mod change;
+mod frames;
 mod leaf_room;
 mod room;
 mod share;
@@ -155,6 +157,7 @@ pub use api::{
     Savepoint, Stats, Table, TableDef, TableStats, TornPages, Transaction, TransactionStats,
     ValueReader, ValueWriter, WriteTransaction,
 };
+pub use backup::{BackedUp, BackupError, BackupMark, BackupOptions, RestoreError, Restored};
 pub use copies::{BadCopy, CopyFlaw};
 pub use error::{
     Action, Error, ErrorPath, LockWait, Part, SavepointFlaw, TableRef, TransactionId, TypeNames,
@@ -243,6 +246,11 @@ pub mod fuzz {
         crate::dump::fuzz(bytes);
     }
 
+    /// Backups.
+    pub fn backup(bytes: &[u8]) {
+        crate::backup::fuzz(bytes);
+    }
+
     /// Superblocks.
     pub fn superblock(bytes: &[u8]) {
         let mut page: Box<PageBuf> = Box::new([0; PAGE_SIZE]);
@@ -272,6 +280,7 @@ mod fuzz_tests {
             super::fuzz::record(&bytes);
             super::fuzz::page(&bytes);
             super::fuzz::superblock(&bytes);
+            super::fuzz::backup(&bytes);
             super::fuzz::journalled_table(&bytes);
         }
     }

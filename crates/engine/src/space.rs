@@ -43,6 +43,7 @@ mod freeing;
 mod holes;
 mod moves;
 mod runs;
+mod used;
 mod vacate;
 mod whole;
 
@@ -63,6 +64,7 @@ use crate::{Error, Part, TreeId};
 
 pub(crate) use self::blocks::{SweepAt, TREES_MAX, Unreferenced, blocks_of};
 pub(crate) use self::claims::Claim;
+pub(crate) use self::used::{Holder, InUse, group_number};
 pub(crate) use self::vacate::{KEPT_FROM, Vacated};
 
 /// Pages of an extent.

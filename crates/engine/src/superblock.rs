@@ -48,6 +48,8 @@
 //!   the new one. A copy that is neither, or cannot be read, was damaged at rest: the other one is
 //!   believed, and its place written next. If that one is older, since power failed before it was
 //!   written anew (S1), analysis finds what the log has lost since.
+//! - S8: the home of a restore that is under way begins with [`UNFINISHED`] instead. It is no
+//!   database, and says so.
 
 use terrace_device::contents::ReadAt;
 use terrace_device::{Access, Device, write};
@@ -94,6 +96,9 @@ const NUMBERS_AT: usize = 80;
 const NUMBERS: usize = 10;
 const FEATURES_AT: usize = 160;
 const END_AT: usize = 184;
+
+/// What the home of a restore begins with that has not come to its end.
+pub(crate) const UNFINISHED: &[u8] = b"terrace restore, not finished\n";
 
 const CLEAN: u32 = 1;
 const FROM_FLASH: u32 = 2;
@@ -463,7 +468,11 @@ pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
     if copies == [Copied::Blank, Copied::Blank] {
         return Ok(Found::Nothing);
     }
-    let what = "it holds something else";
+    let what = if pages[0].starts_with(UNFINISHED) {
+        "a restore was cut short there: delete it, and restore again"
+    } else {
+        "it holds something else"
+    };
     Err(Error::NotADatabase { part: Part::Home, path: None, what })
 }
 

@@ -295,6 +295,11 @@ impl Trees {
         self.by_id.lock().keys().copied().filter(|tree| *tree != CATALOG).collect()
     }
 
+    /// Whether there is such a tree.
+    pub(crate) fn has(&self, tree: TreeId) -> bool {
+        tree == CATALOG || self.by_id.lock().contains_key(&tree)
+    }
+
     /// Changes with `names`.
     #[inline]
     pub(crate) fn version(&self) -> u64 {

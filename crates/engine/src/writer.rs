@@ -112,6 +112,13 @@ pub(crate) trait Writer: Reader {
     /// `Failed`, `Closed`. The page is then unchanged.
     fn unlogged(&mut self, page: &mut PageMut<'_>, change: &Change<'_>) -> Result<(), Error>;
 
+    /// Says that `count` pages from `first` on, which are latched and have their dirty entries, are
+    /// about to be written without records of what they are. `unlogged` says so itself.
+    fn writes_unlogged(&mut self, _first: PageId, _count: u32) {}
+
+    /// Says that the next change refers to pages that were written without records.
+    fn refers_to_unlogged(&mut self) {}
+
     /// The transaction that changes pages here. While it rolls back, it is still the one.
     fn txn(&self) -> TxnId;
 

@@ -192,6 +192,17 @@ mutations! {
     CountsTakeSlack,
     /// The next tree's number is read after the rows that a checkpoint lists.
     NextTreeBeforeCounts,
+
+    /// Backups: pages that the log does not have are copied before what refers to them.
+    BackupForgetsUnlogged,
+    /// Backups: a page that was freed before it was copied is marked as newer than its records.
+    BackupSkipsFreed,
+    /// Backups: the log is copied from the oldest transaction on.
+    BackupLosesOldest,
+    /// Backups: a page is read at home only if neither memory nor flash is newer.
+    BackupReadsHome,
+    /// Restored copies: what the log says of the original's home does not count.
+    RestoreKeepsBufWrites,
 }
 
 /// The faults that are in force: none, but in tests.

@@ -69,6 +69,14 @@ pub(super) fn log_max(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Bytes a second.
+pub(super) fn rate(text: &str) -> Result<u64, String> {
+    match text.parse::<Size>()?.bytes() {
+        None | Some(0) => Err("a rate is bytes a second, like 64MiB".into()),
+        Some(bytes) => Ok(bytes),
+    }
+}
+
 /// A bound on the age of changes, in bytes of log.
 pub(super) fn log_age(text: &str) -> Result<u64, String> {
     match text.parse::<Size>()?.bytes() {

@@ -37,7 +37,7 @@ pub use replay::{BandOrderName, CacheSize, NearName, Replay, TraceSource, WriteN
 pub use restart::{EventName, Hardening, Models, RestartBench, WorkloadName};
 pub use shell::{Completions, Man};
 pub use steady::{Steady, SteadyWorkload};
-pub use stored::{Compact, Dump, Load, NewDatabase, Stored, StoredAt, Upgrade};
+pub use stored::{Backup, Compact, Dump, Load, NewDatabase, Restore, Stored, StoredAt, Upgrade};
 pub use torture::{Life, Torture};
 pub use tpch::TpchBench;
 pub use trace::{
@@ -95,6 +95,10 @@ pub enum Command {
     Stat(Stored),
     /// Give the room that a database does not use back to the file system
     Compact(Compact),
+    /// Save a database page by page, or what has changed of it since another backup
+    Backup(Backup),
+    /// Make a database from a backup
+    Restore(Restore),
     /// Save a database, or what can be read of a damaged one, as a stream of bytes
     Dump(Dump),
     /// Make a database from a dump

@@ -1,7 +1,8 @@
-//! Options of the commands on databases that are there: check, stat, compact, dump, load.
+//! Options of the commands on databases that are there: check, stat, compact, backup, restore,
+//! dump, load.
 
 use super::Shown;
-use super::lists::{log_max, one_design, one_restart};
+use super::lists::{log_max, one_design, one_restart, rate};
 use crate::quantity::Size;
 use clap::Args;
 use std::path::PathBuf;
@@ -55,6 +56,43 @@ pub struct Compact {
     /// How long the log may get [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = log_max)]
     pub log_max: Option<u64>,
+}
+
+/// Works on a database that no process has open for writing, also after a crash, and changes no byte
+/// of it. One that is open is backed up by its own process, with `Database::backup`.
+#[derive(Args)]
+pub struct Backup {
+    #[command(flatten)]
+    pub shown: Shown,
+    #[command(flatten)]
+    pub at: StoredAt,
+    /// The backup to be written, or `-` for standard output; nothing may be there
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Save only what has changed since this backup; it is restored upon that one
+    #[arg(long, value_name = "FILE")]
+    pub since: Option<PathBuf>,
+    /// Read at most so many bytes of pages a second
+    #[arg(long, value_name = "SIZE", value_parser = rate)]
+    pub rate: Option<u64>,
+}
+
+/// The database has an id of its own: no flash tier of the original is taken for one of it.
+#[derive(Args)]
+pub struct Restore {
+    #[command(flatten)]
+    pub shown: Shown,
+    /// The whole backup, or `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Path of the database to create; nothing may be there
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// A backup that was made since the one before; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub then: Vec<PathBuf>,
+    #[command(flatten)]
+    pub made: NewDatabase,
 }
 
 /// The dump goes to standard output, reports of losses to standard error. Exit status: 0 if

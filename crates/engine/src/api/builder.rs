@@ -2,6 +2,7 @@
 
 mod in_memory;
 mod limits;
+mod restoring;
 mod setup;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use terrace_policy::{Design, FlashRole, Restart};
 use terrace_pool::{ColdStart, Metadata, PoolConfig};
 use terrace_rt::{Nanos, World};
 
+pub(crate) use self::restoring::RestoreParts;
 use crate::api::files::{Files, Label, Made, Overwrite, Sizes};
 use crate::api::options::{IoTimeouts, Wrap};
 use crate::api::{Checkpoints, DirectIo, TornPages};

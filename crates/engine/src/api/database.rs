@@ -302,6 +302,15 @@ impl Database {
         }
     }
 
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.handle.access == Access::ReadOnly
+    }
+
+    /// A random id.
+    pub(crate) fn draw_id(&self) -> std::io::Result<u128> {
+        self.handle.world.unique_id()
+    }
+
     /// Begins a transaction that may write. At most 65,536 transactions may be open at once.
     ///
     /// # Errors

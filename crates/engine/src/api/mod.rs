@@ -29,6 +29,7 @@ mod transaction;
 
 pub(crate) use self::core::Sealed;
 pub use builder::Builder;
+pub(crate) use builder::RestoreParts;
 pub use compaction::Compacted;
 pub use cursor::Cursor;
 pub use database::{CheckReport, Checkpoint, Database};

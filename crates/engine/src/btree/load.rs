@@ -439,6 +439,7 @@ impl Loaded {
             return Err(Error::NotEmpty { table: tree.id().into() });
         }
         let shape = self.root.shape(tree, self.level, None, PageId(0));
+        w.refers_to_unlogged();
         let nested = w.begin_nested();
         w.change(&mut root, &Change::Node { shape, cells: Cells(&self.root.cells) }, Undo::None)?;
         tree.set_header(w, &mut header, &Header { loading: false, ..fields })?;

@@ -314,6 +314,7 @@ impl Tree {
             }
         }
         let count = pages.len() as u32;
+        w.writes_unlogged(first, count);
         let (at, written) = ((entry_at + WRITTEN_IN_ENTRY) as u16, run.written + count);
         w.change(&mut list, &Change::Renew { at, first, count, written }, Undo::None)?;
         let at = lsn(&list);

@@ -234,6 +234,7 @@ impl Tree {
         let value = value.reference();
         let reference = value.encode(&[]);
         let new = New { flags: OVERFLOW, value: &reference, block: None };
+        w.refers_to_unlogged();
         for _ in 0..ATTEMPTS_MAX {
             match self.try_put(w, key, new, put, old.as_deref_mut())? {
                 Attempt::Wait(request) => return Ok(Step::Wait(request)),

@@ -263,8 +263,19 @@ impl Writer for Context {
             self.engine.check_beginning()?;
             return Err(self.log_full(RECORD_BYTES));
         }
+        self.writes_unlogged(page.id(), 1);
         page.apply(self.engine.log.last_lsn(), |bytes| apply(change, bytes));
         Ok(())
+    }
+
+    fn writes_unlogged(&mut self, first: PageId, count: u32) {
+        self.engine.backup.wrote(self.txn, first, count);
+    }
+
+    fn refers_to_unlogged(&mut self) {
+        if !self.engine.pool.mutations().has(Mutation::BackupForgetsUnlogged) {
+            self.engine.backup.refers(self.txn);
+        }
     }
 
     fn txn(&self) -> TxnId {

@@ -1,9 +1,7 @@
 //! The dump format: tables with their rows in one stream of bytes, as it goes through a pipe.
 //!
 //! ```text
-//! dump:   head, frames
-//! head:   8 magic "TERRDUMP", 4 version (1), 4 reserved (zero), 4 checksum of these 16 bytes
-//! frame:  1 kind, 4 length, payload, 4 checksum of: 8 number of the frame, kind, length, payload
+//! dump:   head, frames (see `frames`), with the magic "TERRDUMP", version 1, and no salt
 //!
 //! kind       payload
 //! 1 table    2 kind of table (0: typed), then each with its length in 4 bytes in front: name, name
@@ -17,25 +15,22 @@
 //! dump  = head table* end         table = table (rows | large piece*)* rows_end
 //! ```
 //!
-//! Numbers are little-endian; checksums are CRC-32C.
-//!
 //! - D1: keys ascend within a table, and names ascend, so that equal tables have equal dumps: how
 //!   rows are divided into frames depends on nothing else.
-//! - D2: a frame's checksum covers its number, so that a frame that is missing, twice, or elsewhere
-//!   is seen. A dump without `end` was cut short.
+//! - D2: frames are as in frames.F1. A dump without `end` was cut short.
 //! - D3: a reader takes memory for what it was sent, not for what a length claims.
 
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 
 use crate::btree::VALUE_MAX;
+use crate::frames::{FrameError, FrameReader, FrameWriter, StreamKind};
 use crate::{Schema, TableInfo};
 
-const MAGIC: [u8; 8] = *b"TERRDUMP";
 /// The version that is written, and the newest that is read.
 const VERSION: u32 = 1;
-const HEAD: usize = 20;
-const FRAME_HEAD: usize = 5;
+const DUMP: StreamKind =
+    StreamKind { magic: *b"TERRDUMP", version: VERSION, payload_max: FRAME_BYTES_MAX };
 /// A frame of rows ends before it would be longer, and so does a piece.
 const FRAME_BYTES: usize = 64 << 10;
 /// No frame is longer.
@@ -134,9 +129,16 @@ impl std::error::Error for DumpError {
     }
 }
 
-fn checksum(number: u64, head: &[u8], payload: &[u8]) -> u32 {
-    let sum = crc32c::crc32c(&number.to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c_append(sum, head), payload)
+impl From<FrameError> for DumpError {
+    fn from(error: FrameError) -> DumpError {
+        match error {
+            FrameError::Io(source) => DumpError::Io(source),
+            FrameError::Foreign => DumpError::NotADump,
+            FrameError::Newer { found } => DumpError::Newer { found },
+            FrameError::Cut { at } => DumpError::Cut { at },
+            FrameError::Damaged { at, what } => DumpError::Damaged { at, what },
+        }
+    }
 }
 
 fn state_byte(state: State) -> u8 {
@@ -156,8 +158,7 @@ fn state_of(byte: u8) -> Option<State> {
 
 /// Writes a dump.
 pub struct Writer<W: Write> {
-    out: W,
-    frames: u64,
+    frames: FrameWriter<W>,
     tables: u64,
     rows: u64,
     /// Rows that wait for their frame.
@@ -170,24 +171,13 @@ impl<W: Write> Writer<W> {
     /// # Errors
     ///
     /// Those of `out`.
-    pub fn new(mut out: W) -> io::Result<Writer<W>> {
-        let mut head = MAGIC.to_vec();
-        head.extend_from_slice(&VERSION.to_le_bytes());
-        head.extend_from_slice(&[0; 4]);
-        let sum = crc32c::crc32c(&head);
-        head.extend_from_slice(&sum.to_le_bytes());
-        out.write_all(&head)?;
-        Ok(Writer { out, frames: 0, tables: 0, rows: 0, waiting: Vec::new() })
+    pub fn new(out: W) -> io::Result<Writer<W>> {
+        let frames = FrameWriter::new(out, &DUMP)?;
+        Ok(Writer { frames, tables: 0, rows: 0, waiting: Vec::new() })
     }
 
     fn frame(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
-        let mut head = [kind; FRAME_HEAD];
-        head[1..].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-        let sum = checksum(self.frames, &head, payload);
-        self.frames += 1;
-        self.out.write_all(&head)?;
-        self.out.write_all(payload)?;
-        self.out.write_all(&sum.to_le_bytes())
+        self.frames.frame(kind, &[payload])
     }
 
     /// Begins a table, whose rows follow.
@@ -268,8 +258,8 @@ impl<W: Write> Writer<W> {
         let mut payload = self.tables.to_le_bytes().to_vec();
         payload.push(state_byte(state));
         self.frame(END, &payload)?;
-        self.out.flush()?;
-        Ok(self.out)
+        self.frames.out.flush()?;
+        Ok(self.frames.out)
     }
 }
 
@@ -283,16 +273,11 @@ enum Within {
 
 /// Reads a dump.
 pub struct Reader<R: Read> {
-    input: R,
-    /// Bytes read, frames read, and where the last one began.
-    at: u64,
-    frames: u64,
-    began: u64,
+    frames: FrameReader<R>,
     within: Within,
     tables: u64,
     rows: u64,
     name: Option<String>,
-    payload: Vec<u8>,
     /// Where the next row begins in a frame of rows.
     next_row: Option<usize>,
     /// A row in pieces.
@@ -306,32 +291,13 @@ impl<R: Read> Reader<R> {
     /// # Errors
     ///
     /// `Io`, `NotADump`, `Newer`, `Cut`, `Damaged`.
-    pub fn new(mut input: R) -> Result<Reader<R>, DumpError> {
-        let mut head = [0; HEAD];
-        let read = fill(&mut input, &mut head).map_err(DumpError::Io)?;
-        if head[..8] != MAGIC {
-            return Err(DumpError::NotADump);
-        }
-        if read < HEAD {
-            return Err(DumpError::Cut { at: read as u64 });
-        }
-        let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four"));
-        if word(16) != crc32c::crc32c(&head[..16]) {
-            return Err(DumpError::Damaged { at: 0, what: "its head has another checksum" });
-        }
-        if word(8) > VERSION {
-            return Err(DumpError::Newer { found: word(8) });
-        }
+    pub fn new(input: R) -> Result<Reader<R>, DumpError> {
         Ok(Reader {
-            input,
-            at: HEAD as u64,
-            frames: 0,
-            began: 0,
+            frames: FrameReader::new(input, &DUMP)?,
             within: Within::Dump,
             tables: 0,
             rows: 0,
             name: None,
-            payload: Vec::new(),
             next_row: None,
             large_key: Vec::new(),
             large_value: Vec::new(),
@@ -339,36 +305,16 @@ impl<R: Read> Reader<R> {
     }
 
     fn damaged(&self, what: &'static str) -> DumpError {
-        DumpError::Damaged { at: self.began, what }
+        self.frames.damaged(what).into()
     }
 
-    /// Reads the next frame into `payload` and returns its kind.
+    /// Reads the next frame and returns its kind.
     fn frame(&mut self) -> Result<u8, DumpError> {
-        self.began = self.at;
-        let mut head = [0; FRAME_HEAD];
-        self.take(&mut head)?;
-        let len = u32::from_le_bytes(head[1..].try_into().expect("four bytes")) as usize;
-        if len > FRAME_BYTES_MAX {
-            return Err(self.damaged("a frame is too long"));
-        }
-        let mut payload = std::mem::take(&mut self.payload);
-        payload.resize(len, 0);
-        let taken = self.take(&mut payload);
-        self.payload = payload;
-        taken?;
-        let mut sum = [0; 4];
-        self.take(&mut sum)?;
-        if u32::from_le_bytes(sum) != checksum(self.frames, &head, &self.payload) {
-            return Err(self.damaged("a frame has another checksum"));
-        }
-        self.frames += 1;
-        Ok(head[0])
+        Ok(self.frames.next_frame()?)
     }
 
-    fn take(&mut self, bytes: &mut [u8]) -> Result<(), DumpError> {
-        let read = fill(&mut self.input, bytes).map_err(DumpError::Io)?;
-        self.at += read as u64;
-        if read < bytes.len() { Err(DumpError::Cut { at: self.at }) } else { Ok(()) }
+    fn payload(&self) -> &[u8] {
+        self.frames.payload()
     }
 
     /// What comes next. After `End` there is nothing: it must not be asked again.
@@ -388,7 +334,7 @@ impl<R: Read> Reader<R> {
         let kind = self.frame()?;
         match (kind, self.within) {
             (TABLE, Within::Dump) => self.table().map(Event::Table),
-            (ROWS, Within::Table) if self.payload.is_empty() => {
+            (ROWS, Within::Table) if self.payload().is_empty() => {
                 Err(self.damaged("a frame without rows"))
             }
             (ROWS, Within::Table) => self.row(0),
@@ -401,11 +347,8 @@ impl<R: Read> Reader<R> {
             (END, Within::Dump) => {
                 let state = self.counted(self.tables)?;
                 self.within = Within::Ended;
-                let mut more = [0];
-                match fill(&mut self.input, &mut more).map_err(DumpError::Io)? {
-                    0 => Ok(Event::End(state)),
-                    _ => Err(self.damaged("something follows its end")),
-                }
+                self.frames.check_end()?;
+                Ok(Event::End(state))
             }
             _ => Err(self.damaged("a frame that has no place here")),
         }
@@ -413,7 +356,7 @@ impl<R: Read> Reader<R> {
 
     fn table(&mut self) -> Result<TableInfo, DumpError> {
         let bad = || self.damaged("a table's description makes no sense");
-        let (kind, mut rest) = self.payload.split_first_chunk::<2>().ok_or_else(bad)?;
+        let (kind, mut rest) = self.payload().split_first_chunk::<2>().ok_or_else(bad)?;
         if *kind != [0; 2] {
             return Err(self.damaged("a table of a kind that this version does not know"));
         }
@@ -450,19 +393,19 @@ impl<R: Read> Reader<R> {
             let value = u32::from_le_bytes(head[2..].try_into().expect("four bytes")) as usize;
             (rest.len() >= key.checked_add(value)?).then_some((key, value))
         };
-        let Some((key_len, value_len)) = parts(&self.payload[at..]) else {
+        let Some((key_len, value_len)) = parts(&self.payload()[at..]) else {
             return Err(self.damaged("a row is longer than its frame"));
         };
         let key = at + ROW_HEAD;
         let (value, end) = (key + key_len, key + key_len + value_len);
-        self.next_row = (end < self.payload.len()).then_some(end);
+        self.next_row = (end < self.payload().len()).then_some(end);
         self.rows += 1;
-        Ok(Event::Row { key: &self.payload[key..value], value: &self.payload[value..end] })
+        Ok(Event::Row { key: &self.payload()[key..value], value: &self.payload()[value..end] })
     }
 
     /// A row in pieces, whose first frame was read.
     fn large(&mut self) -> Result<Event<'_>, DumpError> {
-        let head = self.payload.split_first_chunk::<8>();
+        let head = self.payload().split_first_chunk::<8>();
         let (len, key) = head.ok_or_else(|| self.damaged("a large row has no length"))?;
         let len = u64::from_le_bytes(*len);
         if len > VALUE_MAX as u64 || key.len() > KEY_LEN_MAX {
@@ -473,10 +416,10 @@ impl<R: Read> Reader<R> {
         while (self.large_value.len() as u64) < len {
             let left = len - self.large_value.len() as u64;
             let kind = self.frame()?;
-            if kind != PIECE || self.payload.is_empty() || self.payload.len() as u64 > left {
+            if kind != PIECE || self.payload().is_empty() || self.payload().len() as u64 > left {
                 return Err(self.damaged("a large row lacks a piece"));
             }
-            self.large_value.extend_from_slice(&self.payload);
+            self.large_value.extend_from_slice(self.frames.payload());
         }
         self.rows += 1;
         Ok(Event::Row { key: &self.large_key, value: &self.large_value })
@@ -485,7 +428,7 @@ impl<R: Read> Reader<R> {
     /// The state, if the count before it is `expected`.
     fn counted(&self, expected: u64) -> Result<State, DumpError> {
         let bad = || self.damaged("its counts are wrong");
-        let (count, state) = self.payload.split_first_chunk::<8>().ok_or_else(bad)?;
+        let (count, state) = self.payload().split_first_chunk::<8>().ok_or_else(bad)?;
         match state {
             [state] if u64::from_le_bytes(*count) == expected => state_of(*state).ok_or_else(bad),
             _ => Err(bad()),
@@ -493,38 +436,18 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Reads until `bytes` are full or the input ends; returns how many were read.
-fn fill(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match input.read(&mut bytes[filled..]) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
 /// Reads any bytes as a dump, also with their checksums made right: it returns.
 pub(crate) fn fuzz(bytes: &[u8]) {
     drain(bytes);
-    let mut whole = Writer::new(Vec::new()).expect("memory").out;
+    let mut whole = FrameWriter::new(Vec::new(), &DUMP).expect("memory");
     let mut rest = bytes;
-    let mut frames = 0;
     while let Some((head, after)) = rest.split_first_chunk::<3>() {
         let len = usize::from(u16::from_le_bytes([head[1], head[2]])) % 300;
         let payload = &after[..len.min(after.len())];
-        let mut frame = vec![head[0] % 8];
-        frame.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-        let sum = checksum(frames, &frame, payload);
-        whole.extend_from_slice(&frame);
-        whole.extend_from_slice(payload);
-        whole.extend_from_slice(&sum.to_le_bytes());
-        (rest, frames) = (&after[payload.len()..], frames + 1);
+        whole.frame(head[0] % 8, &[payload]).expect("memory");
+        rest = &after[payload.len()..];
     }
-    drain(&whole);
+    drain(&whole.out);
 }
 
 fn drain(bytes: &[u8]) {

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use terrace_page::{Lsn, TxnId};
 use terrace_rt::{Nanos, dead, now, sleep};
 
-use super::Engine;
+use super::{Engine, Occasion};
 use crate::log::Room;
 use crate::{Error, TransactionId};
 
@@ -135,7 +135,15 @@ impl Engine {
         } else {
             self.pool.flush_all()?;
         }
-        self.take_checkpoint(&mut boot, false)?;
+        self.take_checkpoint(&mut boot, Occasion::Running)?;
+        if self.log.reserve_or_extend(bytes, Room::Forward)? {
+            return Ok(true);
+        }
+        // A backup that does not keep up with the log ends before a writer waits for it.
+        if !self.backup.gives_way(boot.log_start()) {
+            return Ok(false);
+        }
+        self.log.truncate(boot.log_start());
         self.log.reserve_or_extend(bytes, Room::Forward)
     }
 

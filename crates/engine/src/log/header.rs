@@ -108,7 +108,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// The ring that fills a device of `len` bytes.
-    fn ring(len: u64) -> Result<Table, Error> {
+    pub(super) fn ring(len: u64) -> Result<Table, Error> {
         if len < MIN_LOG_BYTES {
             let what = "the log must have at least 1 MiB";
             return Err(Error::InvalidOption { option: "log_size", what });
@@ -120,7 +120,7 @@ impl Table {
     }
 
     /// The line of one segment, for a stream that begins at `first`.
-    fn line(first: Lsn) -> Table {
+    pub(super) fn line(first: Lsn) -> Table {
         let area = DoublewritePlace { at: HEADERS_BYTES, half_bytes: HALF_BYTES_MIN };
         let at = area.at + u64::from(HALVES) * area.half_bytes;
         let segments = vec![Segment { at, bytes: LINE_BYTES_MIN }];
@@ -197,12 +197,22 @@ pub(crate) fn create(
             Table::line(first)
         }
     };
+    write_new(device, &table, database)?;
+    Ok(table)
+}
+
+/// Writes both copies of the header of a new log. The caller syncs.
+///
+/// # Errors
+///
+/// `Device`.
+pub(super) fn write_new(device: &dyn Device, table: &Table, database: u128) -> Result<(), Error> {
     for sequence in 1..=COPIES {
-        let block = encode(&table, database, sequence);
+        let block = encode(table, database, sequence);
         let at = copy_at(sequence);
         write(device, at, &block).map_err(Error::device(Part::Log, Action::Write))?;
     }
-    Ok(table)
+    Ok(())
 }
 
 /// Where the copy with this number belongs.

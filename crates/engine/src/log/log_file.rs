@@ -313,6 +313,11 @@ impl Log {
         self.ends.end()
     }
 
+    /// Where it ended when it was opened.
+    pub(crate) fn opened_at(&self) -> Lsn {
+        Lsn(self.first_end)
+    }
+
     /// What is read now may be as new as a COMMIT that begins before this.
     pub(crate) fn committed_end(&self) -> Lsn {
         self.ends.committed()

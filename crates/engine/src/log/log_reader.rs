@@ -135,6 +135,12 @@ impl<'d> LogReader<'d> {
         Ok(block.to_vec())
     }
 
+    /// The bytes of the record that `next` returned last.
+    pub(crate) fn last_bytes(&self) -> &[u8] {
+        let (start, end) = (self.last.0 - self.held.start, self.at - self.held.start);
+        &self.chunk[start as usize..end as usize]
+    }
+
     fn decode(&self, lsn: Lsn, len: usize) -> Result<Stored<'_>, Error> {
         let at = (lsn.0 - self.held.start) as usize;
         match record::decode(&self.chunk[at..at + len]) {

@@ -205,7 +205,12 @@ pub(crate) struct LogMap {
 
 impl LogMap {
     pub(crate) fn new(layout: Layout, database: u128) -> LogMap {
-        LogMap { layout, salt: (database ^ (database >> 64)) as u64 }
+        LogMap { layout, salt: LogMap::salt_of(database) }
+    }
+
+    /// The salt of the log of `database`.
+    pub(crate) fn salt_of(database: u128) -> u64 {
+        (database ^ (database >> 64)) as u64
     }
 
     /// Where byte `position` of the stream lies on the device, and how many bytes follow it there,

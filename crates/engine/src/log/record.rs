@@ -489,6 +489,17 @@ pub(crate) fn verify(bytes: &[u8], lsn: Lsn, salt: u64) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(EPOCH_AT..KIND_AT)?.try_into().ok()?))
 }
 
+/// Makes the record of `lsn` one of a copy of its database, whose log has another salt. Home of the
+/// copy is not the home that a BUF_WRITE tells of: it then tells nothing, unless it `is_kept`.
+/// Verify first.
+pub(crate) fn reseal(bytes: &mut [u8], lsn: Lsn, salt: u64, is_kept: bool) {
+    if bytes[KIND_AT] == Kind::BufWrite as u8 && !is_kept {
+        bytes[HEADER_BYTES..HEADER_BYTES + 8].fill(0);
+    }
+    let checksum = bind(crc32c::crc32c(&bytes[EPOCH_AT..]), lsn, salt);
+    bytes[CHECKSUM_AT..EPOCH_AT].copy_from_slice(&checksum.to_le_bytes());
+}
+
 /// The record that `bytes` encode, or `None` if they encode none. Verify first.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Record<'_>> {
     let header = bytes.get(..HEADER_BYTES)?;

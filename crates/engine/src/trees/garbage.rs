@@ -1,5 +1,6 @@
 //! What the reclaim task does in trees: a piece at a time, each step a transaction of its own.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -209,6 +210,12 @@ impl Trees {
         let mut runs = Vec::new();
         self.all().iter().try_for_each(|tree| tree.waiting_runs(&mut runs))?;
         Ok(runs)
+    }
+
+    /// Trees that are being loaded, or whose load was interrupted: nothing leads to their pages.
+    pub(crate) fn unfinished(&self) -> BTreeSet<TreeId> {
+        let all = self.all();
+        all.iter().filter(|tree| tree.is_unfinished()).map(|tree| tree.id()).collect()
     }
 
     /// Looks through all trees for garbage.

@@ -76,6 +76,14 @@ impl BufferPool {
         }
     }
 
+    /// Whether home has `page` as it is, or had a moment ago, and a later version is written there
+    /// over that one.
+    #[must_use]
+    pub fn is_at_home(&self, page: PageId) -> bool {
+        // What was redone by now is dirty, or has gone home.
+        !self.owed.has(page, &self.memory) && !self.is_newer_than_home(page)
+    }
+
     /// Asserts the relations between the copies of every page [S0 Fig.3] and the pool's own books.
     ///
     /// # Panics
