@@ -13,7 +13,9 @@
 //! - C3: a transaction is in `writing` from before its first record until after its last one, so
 //!   that a checkpoint which began before its last record finds it.
 
+mod closing;
 mod counted;
+mod forcing;
 pub(crate) mod frame_room;
 mod log_room;
 mod writers;
@@ -21,7 +23,7 @@ mod writers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use terrace_device::{Device, DeviceError};
+use terrace_device::Device;
 use terrace_page::{Lsn, TxnId};
 use terrace_policy::FlashRole;
 use terrace_pool::BufferPool;
@@ -31,6 +33,8 @@ use crate::api::Checkpoint;
 use crate::context::Buffers;
 use crate::copies::BadCopy;
 use crate::counts::Counts;
+pub(crate) use crate::engine::closing::is_of_closing;
+use crate::engine::forcing::Forcing;
 use crate::engine::frame_room::FrameRoom;
 use crate::error::Places;
 use crate::journal::LogJournal;
@@ -88,7 +92,7 @@ pub(crate) struct Engine {
     pub(crate) leaf_room: LeafRoom,
     pub(crate) frame_room: FrameRoom,
     /// Where its parts are, for errors.
-    places: Places,
+    pub(crate) places: Arc<Places>,
     /// What was bad when it was opened, and stood in for.
     pub(crate) bad_copies: Vec<BadCopy>,
     /// The id in home, log and flash.
@@ -104,6 +108,8 @@ pub(crate) struct Engine {
     pub(crate) tally: Tally,
     /// Given when the log is half full, or the database closes.
     pub(crate) checkpoint_wanted: Signal,
+    /// Forces the log for commits that are not waited for.
+    pub(crate) forcing: Forcing,
     /// Transactions that write.
     writing: Apart<writers::Writers>,
     /// What snapshots need.
@@ -186,7 +192,7 @@ impl Engine {
             lock_limits: parts.lock_limits,
             leaf_room: LeafRoom::new(),
             frame_room: FrameRoom::new(),
-            places: parts.places,
+            places: Arc::new(parts.places),
             bad_copies: parts.bad_copies,
             database: parts.boot.database,
             was_closed: parts.was_closed,
@@ -194,6 +200,7 @@ impl Engine {
             flash_role: parts.flash_role,
             tally: Tally::default(),
             checkpoint_wanted: Signal::new(),
+            forcing: Forcing::default(),
             writing: Apart(writers::Writers::new(parts.next_txn)),
             log_holder: AtomicU64::new(0),
             stamp: AtomicU64::new(0),
@@ -553,6 +560,7 @@ impl Engine {
     /// others, even while callers still hold transactions.
     pub(crate) fn release(&self) {
         self.log.fail(Error::Closed);
+        self.log.wake_all_awaiting();
         let devices = [Some(&self.home), self.flash.as_ref(), Some(&self.log_device)];
         // What readers have just asked for is answered soon, unless the device is silent.
         let deadline = now().saturating_add(ANSWERS_MAX);
@@ -581,18 +589,5 @@ impl Drop for Engine {
             // No caller is left to get an error; recovery does what could not be done.
             let _closed = self.close();
         }
-    }
-}
-
-/// Whether `error` says no more than that the engine was closed meanwhile.
-fn is_of_closing(error: &Error) -> bool {
-    match error {
-        Error::Failed { cause: Some(cause) } | Error::Doomed { cause: Some(cause) } => {
-            is_of_closing(cause)
-        }
-        Error::Device { source, .. } => {
-            DeviceError::of(source).is_some_and(DeviceError::is_released)
-        }
-        error => matches!(error, Error::Closed),
     }
 }

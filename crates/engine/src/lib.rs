@@ -150,9 +150,9 @@ mod error;
 
 pub use api::{
     BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Compacted, Cursor,
-    Database, Devices, DirectIo, Drain, Durability, Entry, Loader, LogStats, Merged, Misses,
+    Database, Devices, DirectIo, Drain, Durability, Durable, Entry, Loader, LogStats, Merged, Misses,
     Multimap, MultimapDef, Owned, PrefixOf, Range, RawTable, ReadTable, ReadTransaction, Rows,
-    Savepoint, Stats, Table, TableDef, TableStats, TornPages, Transaction, TransactionStats,
+    Run, Savepoint, Stats, Table, TableDef, TableStats, TornPages, Transaction, TransactionStats,
     ValueReader, ValueWriter, WriteTransaction,
 };
 pub use copies::{BadCopy, CopyFlaw};

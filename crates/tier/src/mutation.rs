@@ -192,6 +192,8 @@ mutations! {
     CountsTakeSlack,
     /// The next tree's number is read after the rows that a checkpoint lists.
     NextTreeBeforeCounts,
+    /// The token of a commit is ready once the log is durable up to it.
+    ReadyBeforeForce,
 }
 
 /// The faults that are in force: none, but in tests.

@@ -32,6 +32,7 @@ const LOCK_TIMEOUT: Nanos = Nanos(10_000_000_000);
 const FRAMES_MIN: u64 = 16;
 /// What recovery would have written to a database that is read only, in memory.
 const READ_ONLY_BYTES: u64 = 64 << 20;
+const RUN_LIMIT: usize = 256;
 const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 
 /// Options with which a database is created or opened.
@@ -90,6 +91,7 @@ pub struct Builder {
     pub(super) first_lsn: Lsn,
     restart: Option<Restart>,
     misses_path: Option<PathBuf>,
+    run_limit: usize,
     pub(super) access: Access,
     read_only_bytes: u64,
     /// Where the parts are, for errors.
@@ -136,6 +138,7 @@ impl Default for Builder {
             first_lsn: FIRST_LSN,
             restart: None,
             misses_path: None,
+            run_limit: RUN_LIMIT,
             access: Access::ReadWrite,
             read_only_bytes: READ_ONLY_BYTES,
             places: Places::default(),
@@ -522,8 +525,8 @@ impl Builder {
         let created = open::create(&devices, identity, self.first_lsn, self.log_shape);
         let opened = created.and_then(|()| open::open(setup.clone(), devices));
         let engine = opened.map_err(|error| setup.places.explain(error))?;
-        let (access, misses_path) = (Access::ReadWrite, self.misses_path);
-        Database::start(engine, &setup.world, access, self.checkpoints, misses_path)
+        let (access, rest) = (Access::ReadWrite, (self.run_limit, self.misses_path));
+        Database::start(engine, &setup.world, access, self.checkpoints, rest)
     }
 
     /// Opens the database on the devices given.
@@ -540,8 +543,8 @@ impl Builder {
         }
         let opened = open::open(setup.clone(), devices);
         let engine = opened.map_err(|error| setup.places.explain(error))?;
-        let (access, misses_path) = (self.access, self.misses_path);
-        Database::start(engine, &setup.world, access, self.checkpoints, misses_path)
+        let (access, rest) = (self.access, (self.run_limit, self.misses_path));
+        Database::start(engine, &setup.world, access, self.checkpoints, rest)
     }
 
     /// Opens the database on the devices given, or creates it if they are blank.
