@@ -150,10 +150,10 @@ mod error;
 
 pub use api::{
     BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Compacted, Cursor,
-    Database, Devices, DirectIo, Drain, Durability, Durable, Entry, Loader, LogStats, Merged, Misses,
-    Multimap, MultimapDef, Owned, PrefixOf, Range, RawTable, ReadTable, ReadTransaction, Rows,
-    Run, Savepoint, Stats, Table, TableDef, TableStats, TornPages, Transaction, TransactionStats,
-    ValueReader, ValueWriter, WriteTransaction,
+    Database, Devices, DirectIo, Drain, Durability, Durable, Entry, Loader, LogStats, Merged,
+    Misses, Multimap, MultimapDef, Owned, PrefixOf, Range, RawTable, ReadTable, ReadTransaction,
+    Rows, Run, Savepoint, Stats, Table, TableDef, TableStats, TornPages, Transaction,
+    TransactionStats, ValueReader, ValueWriter, WriteTransaction,
 };
 pub use copies::{BadCopy, CopyFlaw};
 pub use error::{
