@@ -178,6 +178,62 @@ pub use terrace_pool::{
 pub use terrace_rt::{Nanos, World};
 pub use value::{Value, ValueField};
 
+/// A storage of your own as home, flash or log: the trait [`Storage`](storage::Storage), its rules,
+/// and [`conformance`](storage::conformance), the test of them.
+///
+/// ```
+/// use std::io;
+/// use std::sync::{Arc, RwLock};
+///
+/// use terrace::storage::{Storage, conformance};
+/// use terrace::{Database, Part, TableDef};
+///
+/// /// Bytes in memory. A clone is the same storage.
+/// #[derive(Clone, Default)]
+/// struct Memory(Arc<RwLock<Vec<u8>>>);
+///
+/// impl Storage for Memory {
+///     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+///         let held = self.0.read().expect("no panic");
+///         let rest = held.get(offset as usize..).unwrap_or_default();
+///         let len = rest.len().min(bytes.len());
+///         bytes[..len].copy_from_slice(&rest[..len]);
+///         Ok(len)
+///     }
+///     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+///         let mut held = self.0.write().expect("no panic");
+///         held[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+///         Ok(bytes.len())
+///     }
+///     fn sync(&self) -> io::Result<()> {
+///         Ok(())
+///     }
+///     fn len(&self) -> io::Result<u64> {
+///         Ok(self.0.read().expect("no panic").len() as u64)
+///     }
+///     fn grow(&self, len: u64) -> io::Result<()> {
+///         let mut held = self.0.write().expect("no panic");
+///         let len = held.len().max(len as usize);
+///         held.resize(len, 0);
+///         Ok(())
+///     }
+/// }
+///
+/// let memory = Memory::default();
+/// conformance(|| memory.clone()).expect("it keeps the rules");
+///
+/// const ROWS: TableDef<u64, u64> = TableDef::new("rows");
+/// let (home, log) = (Memory::default(), Memory::default());
+/// let builder = Database::builder().home_size(8 << 20).storage(Part::Home, home);
+/// let db = builder.storage(Part::Log, log).create_on_storage()?;
+/// db.write(|txn| txn.open_table(ROWS)?.insert(1, 1))?;
+/// db.close()?;
+/// # Ok::<(), terrace::Error>(())
+/// ```
+pub mod storage {
+    pub use terrace_device::storage::{Broken, Punched, Storage, StorageDevice, conformance};
+}
+
 /// What `#[derive(Value)]` calls.
 #[doc(hidden)]
 pub mod derived {

@@ -3,6 +3,7 @@
 mod in_memory;
 mod limits;
 mod setup;
+mod storages;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use terrace_policy::{Design, FlashRole, Restart};
 use terrace_pool::{ColdStart, Metadata, PoolConfig};
 use terrace_rt::{Nanos, World};
 
+use self::storages::Storages;
 use crate::api::files::{Files, Label, Made, Overwrite, Sizes};
 use crate::api::options::{IoTimeouts, Wrap};
 use crate::api::{Checkpoints, DirectIo, TornPages};
@@ -76,6 +78,7 @@ pub struct Builder {
     torn_pages: TornPages,
     checkpoints: Checkpoints,
     devices: Option<Devices>,
+    storages: Storages,
     pub(super) io_timeouts: IoTimeouts,
     world: Option<World>,
     lock_bytes: u64,
@@ -121,6 +124,7 @@ impl Default for Builder {
             torn_pages: TornPages::Doublewrite,
             checkpoints: Checkpoints::Every(CHECKPOINT_INTERVAL),
             devices: None,
+            storages: Storages::default(),
             io_timeouts: IoTimeouts::default(),
             world: None,
             lock_bytes: LOCK_BYTES,
@@ -407,11 +411,14 @@ impl Builder {
     pub fn create(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
         self.check_writable()?;
+        self.check_storages_beside_files()?;
         let files = self.files(path.as_ref(), self.overwrite)?;
         self.places = files.places();
         self.version_folder = files.folder();
         let sizes = Sizes { home: self.home_bytes, log: self.log_bytes };
-        let (devices, shape, made) = files.create(&sizes, &self.create_step)?;
+        let flash = self.storage_of_flash()?;
+        let (mut devices, shape, made) = files.create(&sizes, &self.create_step)?;
+        devices.flash = devices.flash.or(flash);
         self.log_shape = shape;
         let step = self.create_step;
         let created = self.on_files(devices).create_on_devices();
@@ -437,6 +444,7 @@ impl Builder {
     /// `NoRoom`. And `AlreadyOpen`, `Device`, `InvalidOption`, `Reentrant`.
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
+        self.check_storages_beside_files()?;
         let files = self.files(path.as_ref(), self.overwrite)?;
         self.places = files.places();
         self.version_folder = files.folder();
@@ -473,7 +481,9 @@ impl Builder {
         let opened = files.open(home, self.access, &boot, made)?;
         self.flash_doubt = opened.flash_doubt;
         self.is_flash_foreign = opened.is_flash_foreign;
-        if let (None, Some(why)) = (&opened.devices.flash, self.flash_doubt)
+        let mut devices = opened.devices;
+        devices.flash = devices.flash.or_else(|| self.storage_of_flash_or_doubt());
+        if let (None, Some(why)) = (&devices.flash, self.flash_doubt)
             && self.access == Access::ReadWrite
             && self.pool.flash_role.is_persistent()
         {
@@ -483,7 +493,7 @@ impl Builder {
         }
         self.bad_label = opened.bad_label;
         let label = opened.label.filter(|_| self.access == Access::ReadWrite);
-        let database = self.on_files(opened.devices).open_on_devices()?;
+        let database = self.on_files(devices).open_on_devices()?;
         Ok((database, label))
     }
 
