@@ -37,6 +37,7 @@ pub(crate) use crate::engine::closing::is_of_closing;
 use crate::engine::forcing::Forcing;
 use crate::engine::frame_room::FrameRoom;
 use crate::error::Places;
+use crate::events;
 use crate::journal::LogJournal;
 use crate::leaf_room::LeafRoom;
 use crate::lock::LockTable;
@@ -67,6 +68,7 @@ pub(crate) struct Tally {
     pub(crate) conflicts: AtomicU64,
     pub(crate) escalations: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
+    pub(crate) is_stop_told: AtomicBool,
     /// Nanoseconds that completed checkpoints took, and of them until the table of the flash had
     /// caught up.
     pub(crate) checkpoint_ns: AtomicU64,
@@ -244,7 +246,9 @@ impl Engine {
         if self.is_closed() && is_of_closing(&error) {
             return Error::Closed;
         }
-        error.explained(&self.places, &|tree: TreeId| self.trees.name_of(tree))
+        let error = error.explained(&self.places, &|tree: TreeId| self.trees.name_of(tree));
+        events::met(&error, &self.tally.is_stop_told);
+        error
     }
 
     /// As `explain`; where the engine has stopped, the error is the first cause of that.
@@ -433,6 +437,7 @@ impl Engine {
         self.log.truncate(boot.log_start()); // 8
         self.log.settle(if self.is_closed() { Settle::Closing } else { Settle::Running })?;
         self.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.tell_checkpoint(now() - begun);
         self.tally.checkpoint_ns.fetch_add((now() - begun).0, Ordering::Relaxed);
         self.tally.table_ns.fetch_add(table_span.0, Ordering::Relaxed);
         Ok(())

@@ -76,7 +76,13 @@
 //! is opened: the default is `warm`. [`FlashRole::Persistent`] makes flash a part of the database.
 //!
 //! **Threads.** A [`Database`] is a handle that can be cloned and used by any thread. Calls block;
-//! a transaction stays in the thread that began it.
+//! a transaction stays in the thread that began it. Asynchronous code calls [`Database::run`],
+//! which returns a future, and commits that it awaits later have a token ([`Durable`]).
+//!
+//! **Storages.** Home, flash and log may be storages of your own: see [`storage`].
+//!
+//! **Events.** With the feature `tracing`, which is off by default, the engine tells the `tracing`
+//! subscriber of the program what an operator wants to know.
 //!
 //! # Limits
 //!
@@ -115,6 +121,7 @@ mod context;
 mod copies;
 mod counts;
 mod engine;
+mod events;
 mod flash;
 mod open;
 mod opened;

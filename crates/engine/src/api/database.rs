@@ -15,6 +15,7 @@ use crate::api::{Checkpoints, spilling};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::error::locked;
+use crate::events::{Event, FlashWatch};
 use crate::share::Shares;
 use crate::{BadCopy, Builder, Durability, Error, Misses, ReadTransaction, WriteTransaction};
 
@@ -133,6 +134,7 @@ impl Handle {
         if !dead() {
             tasks.into_iter().chain(self.engine.forcing.end()).for_each(Task::join);
             self.engine.release();
+            Event::Closed { is_clean: closed.is_ok() }.tell();
         }
         closed
     }
@@ -197,6 +199,7 @@ const WRITER_ROUNDS: u64 = 8;
 fn take_checkpoints(engine: &Engine, interval: Nanos) {
     let mut rounds = WRITER_ROUNDS;
     let mut ends: VecDeque<Lsn> = VecDeque::new();
+    let mut flash = FlashWatch::new();
     let nap = Nanos((interval.0 / WRITER_ROUNDS).max(1));
     loop {
         let seen = engine.checkpoint_wanted.seen();
@@ -208,6 +211,7 @@ fn take_checkpoints(engine: &Engine, interval: Nanos) {
         if engine.check_open().is_err() {
             return;
         }
+        flash.look(engine);
         // Without room, or after a failure, it is not needed: other calls return the error.
         let _witnessed = engine.log.witness();
         if ends.len() as u64 >= WRITER_ROUNDS {
