@@ -10,6 +10,7 @@ use terrace_pool::ColdStart;
 use terrace_rt::Nanos;
 
 use crate::engine::Engine;
+use crate::recovery::Analysis;
 use crate::{Compacted, Error};
 
 /// A wait for a lock is told once it has lasted this long.
@@ -90,7 +91,8 @@ impl Event<'_> {
                 tracing::info!(target: T, log_bytes, dirty_pages, losers, "recovering");
             }
             Event::Opened { database, was_closed } => {
-                tracing::info!(target: T, database = %format_args!("{database:032x}"), was_closed, "opened");
+                let database = format!("{database:032x}");
+                tracing::info!(target: T, database, was_closed, "opened");
             }
             Event::FlashCold { why } => tracing::warn!(target: T, %why, "flash starts cold"),
             Event::FlashLost => {
@@ -118,6 +120,12 @@ impl Event<'_> {
             Event::Closed { is_clean } => tracing::info!(target: T, is_clean, "closed"),
         }
     }
+}
+
+/// The database was not closed: `log_bytes` of its log are about to be redone.
+pub(crate) fn recovering(analysis: &Analysis, log_bytes: u64) {
+    let (dirty_pages, losers) = (analysis.dirty.len() as u64, analysis.losers.len() as u64);
+    Event::Recovering { log_bytes, dirty_pages, losers }.tell();
 }
 
 /// The database is open.

@@ -23,7 +23,7 @@ use crate::api::{Checkpoint, TornPages};
 use crate::copies::BadCopy;
 use crate::engine::{Engine, LockLimits, Parts};
 use crate::error::Places;
-use crate::events::{self, Event};
+use crate::events;
 use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
 use crate::log::{Aligned, BLOCK, End, Layout, Log, LogReader, LogShape, LogSpace, header};
@@ -295,10 +295,7 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let (analysis, end) = analyse(readers, told, &mut flash.recovery, &mut owed)?;
     if !last_opening.clean {
         reader.check_end(last_opening.epoch)?;
-    }
-    if !last_opening.clean {
-        let (log_bytes, dirty_pages) = (end.position.0 - from.0, analysis.dirty.len() as u64);
-        Event::Recovering { log_bytes, dirty_pages, losers: analysis.losers.len() as u64 }.tell();
+        events::recovering(&analysis, end.position.0 - from.0);
     }
     let log = open_log((&devices.log, &header, setup.log_max), &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());

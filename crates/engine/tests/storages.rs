@@ -1,4 +1,5 @@
-//! Databases on storages of the user's own: whole, cut short, failing, silent, and cut at every call.
+//! Databases on storages of the user's own: whole, cut short, failing, silent, and without power
+//! from every call on.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

@@ -5,8 +5,8 @@ use std::io;
 
 use terrace_rt::Nanos;
 
-/// What [`conformance`](super::conformance) found. The rules, S1 to S7, stand in the module's
-/// description.
+/// What [`conformance`](super::conformance) found. The rules, storage.S1 to storage.S7, stand in
+/// the module's description.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Broken {
@@ -22,7 +22,7 @@ pub enum Broken {
         /// The call.
         call: &'static str,
     },
-    /// S7: a call did not come to an end.
+    /// storage.S7: a call did not come to an end.
     Silent {
         /// The call.
         call: &'static str,
@@ -36,8 +36,8 @@ pub enum Broken {
         /// Bytes that the test needs.
         needed: u64,
     },
-    /// S1: a call says that it has moved no byte of a range within the length, or more bytes than
-    /// it was asked for.
+    /// storage.S1: a call says that it has moved no byte of a range within the length, or more
+    /// bytes than it was asked for.
     Count {
         /// The call.
         call: &'static str,
@@ -46,7 +46,7 @@ pub enum Broken {
         /// Bytes that it says it has moved.
         told: usize,
     },
-    /// S1: a read at the end, or past it, says that it has read bytes that are not there.
+    /// storage.S1: a read at the end, or past it, says that it has read bytes that are not there.
     PastEnd {
         /// Where it was to begin.
         offset: u64,
@@ -55,7 +55,7 @@ pub enum Broken {
         /// Bytes that there are.
         len: u64,
     },
-    /// Its length is not what it must be: S5, or S6 after a punch.
+    /// Its length is not what it must be: storage.S5, or storage.S6 after a punch.
     Length {
         /// What was done before.
         after: &'static str,
@@ -64,15 +64,15 @@ pub enum Broken {
         /// Bytes that it says it has.
         found: u64,
     },
-    /// A byte is not what it must be: S2, S4 after it was opened again, S5 after it has grown, S6
-    /// after a punch.
+    /// A byte is not what it must be: storage.S2, storage.S4 after it was opened again, storage.S5
+    /// after it has grown, storage.S6 after a punch.
     Contents {
         /// What was done before.
         after: &'static str,
         /// The first byte that is wrong.
         offset: u64,
     },
-    /// S3: a read beside a write has returned a part of a sector old, and a part new.
+    /// storage.S3: a read beside a write has returned a part of a sector old, and a part new.
     TornSector {
         /// The sector's first byte.
         offset: u64,

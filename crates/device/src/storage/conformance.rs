@@ -4,14 +4,14 @@
 //!   open: length, growth      -> the model of what it holds
 //!   random reads, writes, syncs, punches, each compared
 //!   closed and opened again: what was synced is there
-//!   threads side by side: ranges of their own; reads beside writes of the same sectors
+//!   threads side by side: ranges of their own, and reads beside writes of one range
 //! ```
 //!
-//! - N1: each call runs on a helper thread, and is waited for no longer than a limit (S7).
+//! - N1: each call runs on a helper thread, and is waited for no longer than a limit (storage.S7).
 //! - N2: the operations are drawn by a fixed seed: a second run does the same, but for what threads
 //!   do side by side.
-//! - What it cannot find: a `sync` that leaves bytes to the operating system, or to a drive's cache.
-//!   Only a power cut shows that.
+//! - What it cannot find: a `sync` that leaves bytes to the operating system, or to the cache of a
+//!   drive. Only a power cut shows that.
 
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,7 +38,8 @@ const THREADS: u64 = 8;
 const ROUNDS: u64 = 60;
 const SEED: u64 = 0x0005_707a_6e00;
 
-/// Finds out whether a storage keeps the rules of this module, as far as a test can: S1 to S7.
+/// Finds out whether a storage keeps the rules of this module, as far as a test can: storage.S1 to
+/// storage.S7.
 ///
 /// `open` opens the storage under test: the same one each time, with what it holds. It is called
 /// three times; what it returned before is dropped first. What the storage holds is destroyed. It
@@ -207,7 +208,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// S4: what was synced is there.
+    /// storage.S4: what was synced is there.
     fn open_again(
         storage: Arc<dyn Storage>,
         limit: Nanos,
@@ -290,7 +291,7 @@ impl Bench {
         Ok(true)
     }
 
-    /// S5.
+    /// storage.S5.
     fn lengthen(&mut self) -> Result<(), Broken> {
         let begins_with = self.len()?;
         if begins_with < BYTES && !self.grow(BYTES)? {
@@ -312,7 +313,7 @@ impl Bench {
         self.compare_all("it was to grow to less than it has")
     }
 
-    /// S1.
+    /// storage.S1.
     fn look_past_the_end(&self) -> Result<(), Broken> {
         let len = self.len()?;
         for before in [0, SECTOR] {
@@ -330,7 +331,7 @@ impl Bench {
         self.has_length(len, "a read past the end")
     }
 
-    /// S2, S6: random operations against the model.
+    /// storage.S2, storage.S6: random operations against the model.
     fn operate(&mut self) -> Result<(), Broken> {
         for step in 0..STEPS {
             let sectors = self.model.len() as u64 / SECTOR;
@@ -357,7 +358,7 @@ impl Bench {
         self.compare_all("writes, syncs and punches")
     }
 
-    /// S6.
+    /// storage.S6.
     fn punch(&mut self, offset: u64, len: usize) -> Result<(), Broken> {
         let before = self.len()?;
         let storage = Arc::clone(&self.storage);
@@ -375,7 +376,7 @@ impl Bench {
         self.compare_all("a punch")
     }
 
-    /// S3: threads with ranges of their own.
+    /// storage.S3: threads with ranges of their own.
     fn side_by_side(&self) -> Result<(), Broken> {
         let part = self.model.len() as u64 / THREADS / SECTOR * SECTOR;
         let storage = &self.storage;
@@ -405,7 +406,7 @@ impl Bench {
         self.together(jobs.collect())
     }
 
-    /// S3: a sector is old or new.
+    /// storage.S3: a sector is old or new.
     fn beside_a_writer(&self) -> Result<(), Broken> {
         const SECTORS: usize = 16;
         let is_over = Arc::new(AtomicBool::new(false));

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   submit: bytes of writes copied --helper--> read_at, write_at again until all is moved
-//!   wait: up to the time limit                     | ended: bytes of reads copied, if waited for
+//!   wait: up to the time limit                  | ended: bytes of reads copied, if waited for
 //! ```
 //!
-//! - V1: a call has no memory of the caller: it reads into, and writes from, memory that it owns. So
-//!   a wait may end before the call does (`completion.C3`).
+//! - V1: a call has no memory of the caller: it reads into, and writes from, memory that it owns.
+//!   So a wait may end before the call does (`completion.C3`).
 //! - V2: at most as many calls run at once as a group of helpers has threads; others wait.
 //! - V3: what a storage tells is checked: a count that cannot be, a length that did not come, a
 //!   panic are errors.

@@ -6,9 +6,9 @@
 //!
 //! The rules. Those of devices (`device.D1` to `D3`), as a storage has to keep them:
 //!
-//! - S1: a storage is a sequence of `len` bytes. `read_at` and `write_at` return how many bytes they
-//!   have moved, at least one of a range within the length: the rest is asked for again. A read at
-//!   or past the end returns 0. Nothing is written past the end.
+//! - S1: a storage is a sequence of `len` bytes. `read_at` and `write_at` return how many bytes
+//!   they have moved, at least one of a range within the length: the rest is asked for again. A read
+//!   at or past the end returns 0. Nothing is written past the end.
 //! - S2: a write that has returned is seen by every read that begins later, in any thread. It
 //!   changes the bytes that it has counted, and no other.
 //! - S3: calls come from several threads at once, up to 64 of one storage. A read beside a write of
@@ -20,8 +20,8 @@
 //! - S5: `grow` makes the storage longer, durably, and never shorter; what is new reads as zeroes.
 //! - S6: `punch` may give room back: the range reads as before, or as zeroes. It changes no other
 //!   byte, and not the length.
-//! - S7: each call comes to an end. One that does not is given up after a time limit, and leaves its
-//!   thread and its buffer behind; should it write later, then into the storage that is still its.
+//! - S7: each call comes to an end. One that does not is given up after a time limit. Its thread,
+//!   its buffer and its share in the storage stay until it returns, and it may write that late.
 
 mod broken;
 mod conformance;

@@ -62,8 +62,8 @@ impl Builder {
 
     /// Creates a database on the storages given, which must be blank. The home grows to
     /// [`Builder::home_size`] at once, if it is shorter. A log of less than 1 MiB grows as a file
-    /// does, up to [`Builder::log_max`], unless [`Builder::log_size`] is given; a longer one is used
-    /// as it is.
+    /// does, up to [`Builder::log_max`], unless [`Builder::log_size`] is given; a longer one is
+    /// used as it is, unless `log_max` is given.
     ///
     /// # Errors
     ///
