@@ -7,8 +7,8 @@
 //! The rules. Those of devices (`device.D1` to `D3`), as a storage has to keep them:
 //!
 //! - S1: a storage is a sequence of `len` bytes. `read_at` and `write_at` return how many bytes
-//!   they have moved, at least one of a range within the length: the rest is asked for again. A read
-//!   at or past the end returns 0. Nothing is written past the end.
+//!   they have moved, at least one of a range within the length: the rest is asked for again. A
+//!   read at or past the end returns 0. Nothing is written past the end.
 //! - S2: a write that has returned is seen by every read that begins later, in any thread. It
 //!   changes the bytes that it has counted, and no other.
 //! - S3: calls come from several threads at once, up to 64 of one storage. A read beside a write of
