@@ -12,6 +12,7 @@
 //! - `fault`: faults of any device, real ones too.
 //! - `fuse`: a device that is given up when it does not answer.
 //! - `file`: files and block devices.
+//! - `storage`: a storage of the user's own as a device, and the test of its rules.
 //! - `nameless`: files that vanish with the process.
 //! - `overlay`: copy on write over another device, for callers that must not change it, or not yet.
 //! - `slab`, `difference` and `store`: the bytes of modelled devices, shared or computed.
@@ -20,6 +21,7 @@
 //! - `model`: modelled devices, their presets, and their faults.
 //! - `inside`: the domains of a drive, from timing alone.
 
+mod aligned;
 mod completion;
 pub mod contents;
 mod device;
@@ -37,6 +39,7 @@ mod overlay;
 mod patience;
 mod psync;
 mod slab;
+pub mod storage;
 mod store;
 mod time_limit;
 

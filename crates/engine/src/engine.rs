@@ -14,7 +14,9 @@
 //!   that a checkpoint which began before its last record finds it.
 
 mod backup_watch;
+mod closing;
 mod counted;
+mod forcing;
 pub(crate) mod frame_room;
 mod log_room;
 mod writers;
@@ -22,7 +24,7 @@ mod writers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use terrace_device::{Device, DeviceError};
+use terrace_device::Device;
 use terrace_page::{Lsn, TxnId};
 use terrace_policy::FlashRole;
 use terrace_pool::BufferPool;
@@ -33,8 +35,11 @@ use crate::api::Checkpoint;
 use crate::context::Buffers;
 use crate::copies::BadCopy;
 use crate::counts::Counts;
+pub(crate) use crate::engine::closing::is_of_closing;
+use crate::engine::forcing::Forcing;
 use crate::engine::frame_room::FrameRoom;
 use crate::error::Places;
+use crate::events;
 use crate::journal::LogJournal;
 use crate::leaf_room::LeafRoom;
 use crate::lock::LockTable;
@@ -65,6 +70,7 @@ pub(crate) struct Tally {
     pub(crate) conflicts: AtomicU64,
     pub(crate) escalations: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
+    pub(crate) is_stop_told: AtomicBool,
     /// Nanoseconds that completed checkpoints took, and of them until the table of the flash had
     /// caught up.
     pub(crate) checkpoint_ns: AtomicU64,
@@ -90,7 +96,7 @@ pub(crate) struct Engine {
     pub(crate) leaf_room: LeafRoom,
     pub(crate) frame_room: FrameRoom,
     /// Where its parts are, for errors.
-    places: Places,
+    pub(crate) places: Arc<Places>,
     /// What was bad when it was opened, and stood in for.
     pub(crate) bad_copies: Vec<BadCopy>,
     /// The id in home, log and flash.
@@ -106,6 +112,8 @@ pub(crate) struct Engine {
     pub(crate) tally: Tally,
     /// Given when the log is half full, or the database closes.
     pub(crate) checkpoint_wanted: Signal,
+    /// Forces the log for commits that are not waited for.
+    pub(crate) forcing: Forcing,
     /// Transactions that write.
     writing: Apart<writers::Writers>,
     /// What snapshots need.
@@ -201,7 +209,7 @@ impl Engine {
             lock_limits: parts.lock_limits,
             leaf_room: LeafRoom::new(),
             frame_room: FrameRoom::new(),
-            places: parts.places,
+            places: Arc::new(parts.places),
             bad_copies: parts.bad_copies,
             database: parts.boot.database,
             was_closed: parts.was_closed,
@@ -209,6 +217,7 @@ impl Engine {
             flash_role: parts.flash_role,
             tally: Tally::default(),
             checkpoint_wanted: Signal::new(),
+            forcing: Forcing::default(),
             writing: Apart(writers::Writers::new(parts.next_txn)),
             log_holder: AtomicU64::new(0),
             stamp: AtomicU64::new(0),
@@ -253,7 +262,9 @@ impl Engine {
         if self.is_closed() && is_of_closing(&error) {
             return Error::Closed;
         }
-        error.explained(&self.places, &|tree: TreeId| self.trees.name_of(tree))
+        let error = error.explained(&self.places, &|tree: TreeId| self.trees.name_of(tree));
+        events::met(&error, &self.tally.is_stop_told);
+        error
     }
 
     /// As `explain`; where the engine has stopped, the error is the first cause of that.
@@ -465,6 +476,7 @@ impl Engine {
         self.log.truncate(self.backup.cut(boot.log_start())); // 8
         self.log.settle(if self.is_closed() { Settle::Closing } else { Settle::Running })?;
         self.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.tell_checkpoint(now() - begun);
         self.tally.checkpoint_ns.fetch_add((now() - begun).0, Ordering::Relaxed);
         self.tally.table_ns.fetch_add(table_span.0, Ordering::Relaxed);
         Ok(())
@@ -592,6 +604,7 @@ impl Engine {
     /// others, even while callers still hold transactions.
     pub(crate) fn release(&self) {
         self.log.fail(Error::Closed);
+        self.log.wake_all_awaiting();
         let devices = [Some(&self.home), self.flash.as_ref(), Some(&self.log_device)];
         // What readers have just asked for is answered soon, unless the device is silent.
         let deadline = now().saturating_add(ANSWERS_MAX);
@@ -621,18 +634,5 @@ impl Drop for Engine {
             // No caller is left to get an error; recovery does what could not be done.
             let _closed = self.close();
         }
-    }
-}
-
-/// Whether `error` says no more than that the engine was closed meanwhile.
-fn is_of_closing(error: &Error) -> bool {
-    match error {
-        Error::Failed { cause: Some(cause) } | Error::Doomed { cause: Some(cause) } => {
-            is_of_closing(cause)
-        }
-        Error::Device { source, .. } => {
-            DeviceError::of(source).is_some_and(DeviceError::is_released)
-        }
-        error => matches!(error, Error::Closed),
     }
 }

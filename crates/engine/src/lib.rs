@@ -76,7 +76,13 @@
 //! is opened: the default is `warm`. [`FlashRole::Persistent`] makes flash a part of the database.
 //!
 //! **Threads.** A [`Database`] is a handle that can be cloned and used by any thread. Calls block;
-//! a transaction stays in the thread that began it.
+//! a transaction stays in the thread that began it. Asynchronous code calls [`Database::run`],
+//! which returns a future, and commits that it awaits later have a token ([`Durable`]).
+//!
+//! **Storages.** Home, flash and log may be storages of your own: see [`storage`].
+//!
+//! **Events.** With the feature `tracing`, which is off by default, the engine tells the `tracing`
+//! subscriber of the program what an operator wants to know.
 //!
 //! # Limits
 //!
@@ -116,6 +122,7 @@ mod context;
 mod copies;
 mod counts;
 mod engine;
+mod events;
 mod flash;
 mod open;
 mod opened;
@@ -152,10 +159,10 @@ mod error;
 
 pub use api::{
     BadMisses, Builder, CachedParts, CheckReport, Checkpoint, Checkpoints, Compacted, Cursor,
-    Database, Devices, DirectIo, Drain, Durability, Entry, Loader, LogStats, Merged, Misses,
-    Multimap, MultimapDef, Owned, PrefixOf, Range, RawTable, ReadTable, ReadTransaction, Rows,
-    Savepoint, Stats, Table, TableDef, TableStats, TornPages, Transaction, TransactionStats,
-    ValueReader, ValueWriter, WriteTransaction,
+    Database, Devices, DirectIo, Drain, Durability, Durable, Entry, Loader, LogStats, Merged,
+    Misses, Multimap, MultimapDef, Owned, PrefixOf, Range, RawTable, ReadTable, ReadTransaction,
+    Rows, Run, Savepoint, Stats, Table, TableDef, TableStats, TornPages, Transaction,
+    TransactionStats, ValueReader, ValueWriter, WriteTransaction,
 };
 pub use backup::{BackedUp, BackupError, BackupMark, BackupOptions, RestoreError, Restored};
 pub use copies::{BadCopy, CopyFlaw};
@@ -180,6 +187,62 @@ pub use terrace_pool::{
 };
 pub use terrace_rt::{Nanos, World};
 pub use value::{Value, ValueField};
+
+/// A storage of your own as home, flash or log: the trait [`Storage`](storage::Storage), its rules,
+/// and [`conformance`](storage::conformance), the test of them.
+///
+/// ```
+/// use std::io;
+/// use std::sync::{Arc, RwLock};
+///
+/// use terrace::storage::{Storage, conformance};
+/// use terrace::{Database, Part, TableDef};
+///
+/// /// Bytes in memory. A clone is the same storage.
+/// #[derive(Clone, Default)]
+/// struct Memory(Arc<RwLock<Vec<u8>>>);
+///
+/// impl Storage for Memory {
+///     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+///         let held = self.0.read().expect("no panic");
+///         let rest = held.get(offset as usize..).unwrap_or_default();
+///         let len = rest.len().min(bytes.len());
+///         bytes[..len].copy_from_slice(&rest[..len]);
+///         Ok(len)
+///     }
+///     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+///         let mut held = self.0.write().expect("no panic");
+///         held[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+///         Ok(bytes.len())
+///     }
+///     fn sync(&self) -> io::Result<()> {
+///         Ok(())
+///     }
+///     fn len(&self) -> io::Result<u64> {
+///         Ok(self.0.read().expect("no panic").len() as u64)
+///     }
+///     fn grow(&self, len: u64) -> io::Result<()> {
+///         let mut held = self.0.write().expect("no panic");
+///         let len = held.len().max(len as usize);
+///         held.resize(len, 0);
+///         Ok(())
+///     }
+/// }
+///
+/// let memory = Memory::default();
+/// conformance(|| memory.clone()).expect("it keeps the rules");
+///
+/// const ROWS: TableDef<u64, u64> = TableDef::new("rows");
+/// let (home, log) = (Memory::default(), Memory::default());
+/// let builder = Database::builder().home_size(8 << 20).storage(Part::Home, home);
+/// let db = builder.storage(Part::Log, log).create_on_storage()?;
+/// db.write(|txn| txn.open_table(ROWS)?.insert(1, 1))?;
+/// db.close()?;
+/// # Ok::<(), terrace::Error>(())
+/// ```
+pub mod storage {
+    pub use terrace_device::storage::{Broken, Punched, Storage, StorageDevice, conformance};
+}
 
 /// What `#[derive(Value)]` calls.
 #[doc(hidden)]

@@ -23,6 +23,7 @@ use crate::api::{Checkpoint, TornPages};
 use crate::copies::BadCopy;
 use crate::engine::{Engine, LockLimits, Parts};
 use crate::error::Places;
+use crate::events;
 use crate::flash::FoundFlash;
 use crate::journal::LogJournal;
 use crate::log::{Aligned, BLOCK, End, Layout, Log, LogReader, LogShape, LogSpace, header};
@@ -152,7 +153,10 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
     loop {
         let was_lost = is_lost();
         let (error, has_failed) = match attempt(setup.clone(), &devices) {
-            Ok(engine) => return Ok(engine),
+            Ok(engine) => {
+                events::opened(&engine);
+                return Ok(engine);
+            }
             Err(refused) => refused,
         };
         // Home and log can do without. If they cannot either, it was not the flash. But one that
@@ -291,6 +295,7 @@ fn recovered(mut setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error> {
     let (analysis, end) = analyse(readers, told, &mut flash.recovery, &mut owed)?;
     if !last_opening.clean {
         reader.check_end(last_opening.epoch)?;
+        events::recovering(&analysis, end.position.0 - from.0);
     }
     let log = open_log((&devices.log, &header, setup.log_max), &boot, &end, &mut reader)?;
     log.set_marks(analysis.places.iter().copied());

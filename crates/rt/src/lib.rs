@@ -18,6 +18,8 @@
 //! - The address of a word that tasks wait on must stay valid until they have been woken.
 
 #[cfg(not(loom))]
+mod block_on;
+#[cfg(not(loom))]
 mod callback;
 mod lane;
 mod latch;
@@ -42,10 +44,14 @@ mod task;
 #[cfg(not(loom))]
 mod virtual_world;
 #[cfg(not(loom))]
+mod waker;
+#[cfg(not(loom))]
 mod within;
 #[cfg(not(loom))]
 mod world;
 
+#[cfg(not(loom))]
+pub use block_on::block_on;
 #[cfg(not(loom))]
 pub use callback::{callback, in_callback};
 pub use lane::lane;
@@ -66,6 +72,8 @@ pub use real_world::{
 };
 #[cfg(not(loom))]
 pub use virtual_world::{Stopped, Virtual, VirtualConfig};
+#[cfg(not(loom))]
+pub use waker::wake_future;
 #[cfg(not(loom))]
 pub use within::within;
 #[cfg(not(loom))]

@@ -114,6 +114,20 @@ impl World {
         }
     }
 
+    /// The world for tasks that run code of callers, which may compute for long or need a deep
+    /// stack: of the default world it is one of its own, with an executor for each core and stacks
+    /// of 2 MiB, started when it is first asked for. Of every other world it is that world.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system has no thread or event descriptor left.
+    pub fn for_callers(&self) -> io::Result<World> {
+        match &self.0 {
+            Inner::Virtual(_) => Ok(self.clone()),
+            Inner::Real(core) => real::for_callers(core).map(|core| World(Inner::Real(core))),
+        }
+    }
+
     /// Executors that run tasks side by side; one if virtual.
     pub fn executors(&self) -> usize {
         match &self.0 {

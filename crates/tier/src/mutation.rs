@@ -203,6 +203,8 @@ mutations! {
     BackupReadsHome,
     /// Restored copies: what the log says of the original's home does not count.
     RestoreKeepsBufWrites,
+    /// The token of a commit is ready once the log is durable up to it.
+    ReadyBeforeForce,
 }
 
 /// The faults that are in force: none, but in tests.

@@ -79,9 +79,11 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/rt/src/rw_latch.rs",
     // Buffers that a device fills while their owner waits.
     "crates/device/src/device.rs",
+    "crates/device/src/aligned.rs",
     "crates/device/src/fuse.rs",
     "crates/device/src/patience.rs",
     "crates/device/src/psync.rs",
+    "crates/device/src/storage/device.rs",
     "crates/device/src/store.rs",
     "crates/device/src/file/",
     "crates/device/src/model/",

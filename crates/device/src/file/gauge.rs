@@ -7,7 +7,7 @@ use crate::Counters;
 
 /// Counters and the length of the queue.
 #[derive(Default)]
-pub(super) struct Gauge(LeafMutex<State>);
+pub(crate) struct Gauge(LeafMutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Gauge {
-    pub(super) fn start(&self, requests: usize) {
+    pub(crate) fn start(&self, requests: usize) {
         let mut state = self.0.lock();
         let now = now();
         if state.queued == 0 {
@@ -26,7 +26,7 @@ impl Gauge {
         state.queued += requests;
     }
 
-    pub(super) fn finish(&self, job: Job, bytes: u64) {
+    pub(crate) fn finish(&self, job: Job, bytes: u64) {
         let mut state = self.0.lock();
         let now = now();
         assert!(state.queued > 0, "a request finished twice");
@@ -48,11 +48,11 @@ impl Gauge {
         }
     }
 
-    pub(super) fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.0.lock().queued
     }
 
-    pub(super) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         let state = self.0.lock();
         // Read under the lock, so that no later observation is less.
         let now = now();

@@ -4,7 +4,7 @@ use crate::{Op, Operation};
 
 /// What a transfer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Job {
+pub(crate) enum Job {
     Read,
     Write,
     Sync,
@@ -23,7 +23,7 @@ pub(super) enum Job {
 }
 
 impl Job {
-    pub(super) fn of(op: Op) -> Job {
+    pub(crate) fn of(op: Op) -> Job {
         match op {
             Op::Read => Job::Read,
             Op::Write => Job::Write,
@@ -31,7 +31,7 @@ impl Job {
     }
 
     /// What errors call it.
-    pub(super) fn operation(self) -> Operation {
+    pub(crate) fn operation(self) -> Operation {
         match self {
             Job::Read => Op::Read.operation(),
             Job::Write => Op::Write.operation(),

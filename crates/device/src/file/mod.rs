@@ -33,17 +33,17 @@
 //! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
 //! requests that are not multiples of its own.
 
-mod gauge;
+pub(crate) mod gauge;
 mod group;
 mod held;
-mod job;
+pub(crate) mod job;
 mod open;
 mod own_ring;
 mod refused;
 mod ring;
 mod shared;
 mod space;
-mod syncs;
+pub(crate) mod syncs;
 mod transfer;
 mod whole;
 

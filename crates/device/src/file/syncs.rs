@@ -10,14 +10,14 @@ use terrace_rt as rt;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Syncs {
+pub(crate) struct Syncs {
     one_at_a_time: rt::Mutex<()>,
     has_failed: AtomicBool,
 }
 
 impl Syncs {
     /// Runs `sync` once those before it have ended; `None` if one of them failed.
-    pub(super) fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> Option<io::Result<()>> {
+    pub(crate) fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> Option<io::Result<()>> {
         // A task that unwinds may not wait for another task.
         let _one = if rt::dead() {
             self.one_at_a_time.try_lock()

@@ -3,17 +3,16 @@
 //! - R1: `finish` is called exactly once: the type is consumed, and dropping it unfinished is a bug
 //!   that the drop reports as a failure, so that no task waits for ever.
 
-use std::alloc::{self, Layout};
 use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::job::Job;
 use super::shared::Shared;
 use super::space;
 use super::whole::Part;
+use crate::aligned::Aligned;
 use crate::{Completion, IoBuf, MemoryOwner, Request};
 
 /// The most pieces of memory that the kernel takes at once (`IOV_MAX`).
@@ -77,7 +76,7 @@ impl Transfer {
             if job == Job::Write {
                 aligned.gather(&bufs);
             }
-            pieces = vec![aligned.piece(len)];
+            pieces = vec![piece_of(&aligned)];
             copy = Some((bufs.to_vec(), aligned));
         }
         let (shared, completion) = (Arc::clone(shared), Arc::clone(completion));
@@ -167,7 +166,7 @@ impl Transfer {
             Job::Read => {
                 if let Some((bufs, in_use)) = self.copy.take() {
                     let fresh = Aligned::new(self.len, self.shared.memory_align);
-                    self.pieces = vec![fresh.piece(self.len)];
+                    self.pieces = vec![piece_of(&fresh)];
                     self.copy = Some((bufs, fresh));
                     std::mem::forget(in_use);
                 }
@@ -311,53 +310,7 @@ fn cut(bufs: &[IoBuf], skipped: usize, len: usize) -> Cow<'_, [IoBuf]> {
     Cow::Owned(parts)
 }
 
-/// Memory that direct I/O can use.
-struct Aligned {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-impl Aligned {
-    fn new(len: usize, align: usize) -> Aligned {
-        let layout = Layout::from_size_align(len, align).expect("a sound layout");
-        assert!(len > 0);
-        // SAFETY: the layout is not empty.
-        let start = unsafe { alloc::alloc(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| alloc::handle_alloc_error(layout));
-        Aligned { start, layout }
-    }
-
-    fn piece(&self, len: usize) -> libc::iovec {
-        libc::iovec { iov_base: self.start.as_ptr().cast(), iov_len: len }
-    }
-
-    fn gather(&self, bufs: &[IoBuf]) {
-        let mut at = self.start.as_ptr();
-        for buf in bufs {
-            // SAFETY: the lengths sum up to that of the copy, and the caller's memory is valid
-            // (`Device::submit`) and cannot overlap memory allocated here.
-            unsafe {
-                at.copy_from_nonoverlapping(buf.ptr(), buf.len());
-                at = at.add(buf.len());
-            }
-        }
-    }
-
-    fn scatter(&self, bufs: &[IoBuf]) {
-        let mut at = self.start.as_ptr();
-        for buf in bufs {
-            // SAFETY: as in `gather`; the caller's memory stays lent until the request is finished.
-            unsafe {
-                buf.ptr().copy_from_nonoverlapping(at, buf.len());
-                at = at.add(buf.len());
-            }
-        }
-    }
-}
-
-impl Drop for Aligned {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
-        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) }
-    }
+/// All of the memory, for the kernel.
+fn piece_of(memory: &Aligned) -> libc::iovec {
+    libc::iovec { iov_base: memory.start().cast(), iov_len: memory.len() }
 }

@@ -4,6 +4,7 @@ mod in_memory;
 mod limits;
 mod restoring;
 mod setup;
+mod storages;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use terrace_pool::{ColdStart, Metadata, PoolConfig};
 use terrace_rt::{Nanos, World};
 
 pub(crate) use self::restoring::RestoreParts;
+use self::storages::Storages;
 use crate::api::files::{Files, Label, Made, Overwrite, Sizes};
 use crate::api::options::{IoTimeouts, Wrap};
 use crate::api::{Checkpoints, DirectIo, TornPages};
@@ -34,6 +36,7 @@ const LOCK_TIMEOUT: Nanos = Nanos(10_000_000_000);
 const FRAMES_MIN: u64 = 16;
 /// What recovery would have written to a database that is read only, in memory.
 const READ_ONLY_BYTES: u64 = 64 << 20;
+const RUN_LIMIT: usize = 256;
 const CHECKPOINT_INTERVAL: Nanos = Nanos::from_secs(60);
 
 /// Options with which a database is created or opened.
@@ -77,6 +80,7 @@ pub struct Builder {
     torn_pages: TornPages,
     checkpoints: Checkpoints,
     devices: Option<Devices>,
+    storages: Storages,
     pub(super) io_timeouts: IoTimeouts,
     world: Option<World>,
     lock_bytes: u64,
@@ -92,6 +96,7 @@ pub struct Builder {
     pub(super) first_lsn: Lsn,
     restart: Option<Restart>,
     misses_path: Option<PathBuf>,
+    run_limit: usize,
     pub(super) access: Access,
     read_only_bytes: u64,
     /// Where the parts are, for errors.
@@ -121,6 +126,7 @@ impl Default for Builder {
             torn_pages: TornPages::Doublewrite,
             checkpoints: Checkpoints::Every(CHECKPOINT_INTERVAL),
             devices: None,
+            storages: Storages::default(),
             io_timeouts: IoTimeouts::default(),
             world: None,
             lock_bytes: LOCK_BYTES,
@@ -138,6 +144,7 @@ impl Default for Builder {
             first_lsn: FIRST_LSN,
             restart: None,
             misses_path: None,
+            run_limit: RUN_LIMIT,
             access: Access::ReadWrite,
             read_only_bytes: READ_ONLY_BYTES,
             places: Places::default(),
@@ -406,11 +413,14 @@ impl Builder {
     pub fn create(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
         self.check_writable()?;
+        self.check_storages_beside_files()?;
         let files = self.files(path.as_ref(), self.overwrite)?;
         self.places = files.places();
         self.version_folder = files.folder();
         let sizes = Sizes { home: self.home_bytes, log: self.log_bytes };
-        let (devices, shape, made) = files.create(&sizes, &self.create_step)?;
+        let flash = self.storage_of_flash()?;
+        let (mut devices, shape, made) = files.create(&sizes, &self.create_step)?;
+        devices.flash = devices.flash.or(flash);
         self.log_shape = shape;
         let step = self.create_step;
         let created = self.on_files(devices).create_on_devices();
@@ -436,6 +446,7 @@ impl Builder {
     /// `NoRoom`. And `AlreadyOpen`, `Device`, `InvalidOption`, `Reentrant`.
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database, Error> {
         self.check()?;
+        self.check_storages_beside_files()?;
         let files = self.files(path.as_ref(), self.overwrite)?;
         self.places = files.places();
         self.version_folder = files.folder();
@@ -472,7 +483,9 @@ impl Builder {
         let opened = files.open(home, self.access, &boot, made)?;
         self.flash_doubt = opened.flash_doubt;
         self.is_flash_foreign = opened.is_flash_foreign;
-        if let (None, Some(why)) = (&opened.devices.flash, self.flash_doubt)
+        let mut devices = opened.devices;
+        devices.flash = devices.flash.or_else(|| self.storage_of_flash_or_doubt());
+        if let (None, Some(why)) = (&devices.flash, self.flash_doubt)
             && self.access == Access::ReadWrite
             && self.pool.flash_role.is_persistent()
         {
@@ -482,7 +495,7 @@ impl Builder {
         }
         self.bad_label = opened.bad_label;
         let label = opened.label.filter(|_| self.access == Access::ReadWrite);
-        let database = self.on_files(opened.devices).open_on_devices()?;
+        let database = self.on_files(devices).open_on_devices()?;
         Ok((database, label))
     }
 
@@ -524,8 +537,8 @@ impl Builder {
         let created = open::create(&devices, identity, self.first_lsn, self.log_shape);
         let opened = created.and_then(|()| open::open(setup.clone(), devices));
         let engine = opened.map_err(|error| setup.places.explain(error))?;
-        let (access, misses_path) = (Access::ReadWrite, self.misses_path);
-        Database::start(engine, &setup.world, access, self.checkpoints, misses_path)
+        let (access, rest) = (Access::ReadWrite, (self.run_limit, self.misses_path));
+        Database::start(engine, &setup.world, access, self.checkpoints, rest)
     }
 
     /// Opens the database on the devices given.
@@ -542,8 +555,8 @@ impl Builder {
         }
         let opened = open::open(setup.clone(), devices);
         let engine = opened.map_err(|error| setup.places.explain(error))?;
-        let (access, misses_path) = (self.access, self.misses_path);
-        Database::start(engine, &setup.world, access, self.checkpoints, misses_path)
+        let (access, rest) = (self.access, (self.run_limit, self.misses_path));
+        Database::start(engine, &setup.world, access, self.checkpoints, rest)
     }
 
     /// Opens the database on the devices given, or creates it if they are blank.

@@ -1,5 +1,6 @@
 //! Compaction: a home that has shrunk gives its room back to the file system.
 
+use crate::events::Event;
 use crate::{Database, Error};
 
 /// What [`Database::compact`] has done.
@@ -52,6 +53,9 @@ impl Database {
             let bytes_punched = engine.trees.punch(engine)?;
             Ok(Compacted { pages_moved: tidied.moved, pages_freed: tidied.merged, bytes_punched })
         });
+        if let Ok(compacted) = &compacted {
+            Event::Compacted { compacted }.tell();
+        }
         compacted.map_err(|error| engine.explain_first(error))
     }
 }

@@ -10,10 +10,12 @@ use terrace_page::{Lsn, PAGE_SIZE};
 use terrace_pool::ColdStart;
 use terrace_rt::{LeafMutex, Mutex, Nanos, Task, Waited, World, dead, in_callback};
 
+use crate::api::turns::Turns;
 use crate::api::{Checkpoints, spilling};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::error::locked;
+use crate::events::{Event, FlashWatch};
 use crate::share::Shares;
 use crate::{BadCopy, Builder, Durability, Error, Misses, ReadTransaction, WriteTransaction};
 
@@ -91,6 +93,8 @@ struct Handle {
     access: Access,
     background: LeafMutex<Vec<Task>>,
     world: World,
+    /// For closures that run on executors.
+    turns: Arc<Turns>,
     /// Held by the task that closes the database: others wait until it is closed.
     closing: Mutex<()>,
     /// When the database was opened.
@@ -125,10 +129,12 @@ impl Handle {
             // Advice is not worth an error: the next opening finds no file.
             let _kept = misses.keep(path);
         }
+        self.turns.wake_all();
         let tasks = std::mem::take(&mut *self.background.lock());
         if !dead() {
-            tasks.into_iter().for_each(Task::join);
+            tasks.into_iter().chain(self.engine.forcing.end()).for_each(Task::join);
             self.engine.release();
+            Event::Closed { is_clean: closed.is_ok() }.tell();
         }
         closed
     }
@@ -164,6 +170,7 @@ impl Drop for Handle {
                 access: self.access,
                 background: LeafMutex::new(std::mem::take(&mut *self.background.lock())),
                 world: self.world.clone(),
+                turns: Arc::clone(&self.turns),
                 closing: Mutex::new(()),
                 opened: self.opened,
                 misses_path: self.misses_path.take(),
@@ -192,6 +199,7 @@ const WRITER_ROUNDS: u64 = 8;
 fn take_checkpoints(engine: &Engine, interval: Nanos) {
     let mut rounds = WRITER_ROUNDS;
     let mut ends: VecDeque<Lsn> = VecDeque::new();
+    let mut flash = FlashWatch::new();
     let nap = Nanos((interval.0 / WRITER_ROUNDS).max(1));
     loop {
         let seen = engine.checkpoint_wanted.seen();
@@ -203,6 +211,7 @@ fn take_checkpoints(engine: &Engine, interval: Nanos) {
         if engine.check_open().is_err() {
             return;
         }
+        flash.look(engine);
         // Without room, or after a failure, it is not needed: other calls return the error.
         let _witnessed = engine.log.witness();
         if ends.len() as u64 >= WRITER_ROUNDS {
@@ -232,7 +241,7 @@ impl Database {
         world: &World,
         access: Access,
         checkpoints: Checkpoints,
-        misses_path: Option<PathBuf>,
+        (run_limit, misses_path): (usize, Option<PathBuf>),
     ) -> Result<Database, Error> {
         let writer = Arc::clone(&engine);
         let write_log = move || writer.log.write_as_wanted(|| writer.check_open().is_err());
@@ -252,10 +261,28 @@ impl Database {
         let (background, world) = (LeafMutex::new(background), world.clone());
         let opened = world.now();
         let closing = Mutex::new(());
-        let shares = Shares::new(&engine);
-        let handle =
-            Handle { engine, shares, access, background, world, closing, opened, misses_path };
+        let (shares, turns) = (Shares::new(&engine), Turns::new(run_limit));
+        engine.forcing.allow(&world);
+        let handle = Handle {
+            engine,
+            shares,
+            access,
+            background,
+            world,
+            turns,
+            closing,
+            opened,
+            misses_path,
+        };
         Ok(Database { handle: Arc::new(handle) })
+    }
+
+    pub(super) fn turns(&self) -> &Arc<Turns> {
+        &self.handle.turns
+    }
+
+    pub(super) fn world(&self) -> &World {
+        &self.handle.world
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -378,8 +405,17 @@ impl Database {
     pub fn write_with<T, E: From<Error>>(
         &self,
         durability: Durability,
-        mut run: impl FnMut(&WriteTransaction) -> Result<T, E>,
+        run: impl FnMut(&WriteTransaction) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.write_and(run, |txn| txn.commit(durability)).map(|(value, ())| value)
+    }
+
+    /// As `write`, with a commit of choice.
+    pub(super) fn write_and<T, C, E: From<Error>>(
+        &self,
+        mut run: impl FnMut(&WriteTransaction) -> Result<T, E>,
+        commit: impl FnOnce(WriteTransaction) -> Result<C, Error>,
+    ) -> Result<(T, C), E> {
         let (mut runs, began) = (0, terrace_rt::now());
         loop {
             let txn = self.begin_write()?;
@@ -394,7 +430,7 @@ impl Database {
                     }
                 }
                 (None, Ok(value)) => {
-                    return txn.commit(durability).map(|()| value).map_err(E::from);
+                    return commit(txn).map(|committed| (value, committed)).map_err(E::from);
                 }
                 (None, Err(error)) => {
                     // What the rollback says is less than what went wrong before.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use terrace_page::Lsn;
+
 use crate::api::core::{Before, Core, Sealed};
 use crate::api::loader::{Bulk, FILL, FILL_MIN};
 use crate::api::types;
@@ -360,16 +362,30 @@ impl WriteTransaction {
     ///
     /// `Doomed` if an operation failed, `UnfinishedLoad`: the transaction is rolled back. `Failed`
     /// if the log could not be written: whether it is committed is known after reopening.
-    pub fn commit(mut self, durability: Durability) -> Result<(), Error> {
+    pub fn commit(self, durability: Durability) -> Result<(), Error> {
+        self.commit_at(durability).map(|_| ())
+    }
+
+    /// Commits, and does not wait for the log's device; returns the position that is to be durable.
+    pub(super) fn commit_visibly(self) -> Result<Lsn, Error> {
+        self.commit_at(Durability::None)
+    }
+
+    fn commit_at(mut self, durability: Durability) -> Result<Lsn, Error> {
         self.core.context.get_mut().engine().check_running()?;
         self.core.check_doomed()?;
         self.core.check_loads()?;
         // In place: a context has some hundred bytes.
         let context = self.core.context.get_mut();
-        let committed = context.commit(durability);
-        committed.map_err(|error| context.engine().explain(error))?;
+        let committed = context.commit_at(durability);
+        let at = committed.map_err(|error| context.engine().explain(error))?;
         context.engine().tally.commits.count();
-        Ok(())
+        Ok(at)
+    }
+
+    /// The engine.
+    pub(super) fn engine(&self) -> Arc<Engine> {
+        Arc::clone(self.core.context.borrow().engine())
     }
 
     /// Undoes the changes.

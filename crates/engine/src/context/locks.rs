@@ -8,10 +8,11 @@
 use std::sync::atomic::Ordering;
 
 use terrace_page::PageId;
-use terrace_rt::Nanos;
+use terrace_rt::{Nanos, now};
 
 use super::{Context, Locking, Mode};
 use crate::btree::Leaves;
+use crate::events::{Event, LONG_LOCK_WAIT};
 use crate::lock::{Modes, Refused, Resource};
 use crate::versions::View;
 use crate::writer::Reader;
@@ -38,7 +39,10 @@ impl Context {
         let owner = self.owner.as_ref().expect("who waits locks");
         let limit = self.lock_timeout;
         self.engine.locks.show_key(owner, &self.buffers.busy_key);
-        self.engine.locks.acquire(owner, resource, modes, limit).map_err(|refused| {
+        let began = now();
+        let acquired = self.engine.locks.acquire(owner, resource, modes, limit);
+        self.tell_long_wait(resource, now().saturating_sub(began), acquired.is_ok());
+        acquired.map_err(|refused| {
             let wait = |holder, queued, waited| {
                 let tree = resource.tree();
                 let (table, key_type) = self.engine.trees.described(tree).unwrap_or_default();
@@ -56,6 +60,13 @@ impl Context {
                 Refused::Nested { holder } => Error::Nested(wait(Some(holder), None, Nanos::ZERO)),
             }
         })
+    }
+
+    fn tell_long_wait(&self, resource: Resource, waited: Nanos, was_granted: bool) {
+        if waited >= LONG_LOCK_WAIT {
+            let (table, _) = self.engine.trees.described(resource.tree()).unwrap_or_default();
+            Event::LockWait { table: &table, waited, was_granted }.tell();
+        }
     }
 
     /// Locks a key, waiting for others.

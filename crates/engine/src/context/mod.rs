@@ -300,12 +300,22 @@ impl Context {
     ///
     /// `Failed`, `Closed`: reopening shows whether it is committed.
     pub(crate) fn commit(&mut self, durability: Durability) -> Result<(), Error> {
+        self.commit_at(durability).map(|_| ())
+    }
+
+    /// As `commit`; returns the position that the log has to be durable up to for this commit, and
+    /// all that the transaction has read, to be so.
+    ///
+    /// # Errors
+    ///
+    /// As `commit`.
+    pub(crate) fn commit_at(&mut self, durability: Durability) -> Result<Lsn, Error> {
         assert!(!self.ended, "a transaction ends once");
         let committed = self.write_commit();
         let garbage = self.engine.trees.nameless(&self.buffers.unnamed);
         self.engine.trees.dropped_by(&garbage, self.txn);
         self.end();
-        let forced = committed.and_then(|end| self.force(end, durability));
+        let forced = committed.and_then(|end| self.force(end, durability).map(|()| end));
         if forced.is_ok() {
             garbage.into_iter().for_each(|tree| self.engine.reclaim.offer(Work::Tree(tree)));
         }

@@ -15,6 +15,7 @@ use terrace_page::{Lsn, TxnId};
 use terrace_rt::{Nanos, dead, now, sleep};
 
 use super::{Engine, Occasion};
+use crate::events::Event;
 use crate::log::Room;
 use crate::{Error, TransactionId};
 
@@ -51,6 +52,10 @@ impl Engine {
             if self.try_log_room(bytes, attempt)? {
                 self.log_holder.store(0, Ordering::Relaxed);
                 return Ok(());
+            }
+            if attempt == 0 {
+                let (used, capacity) = (self.log.used(), self.log.capacity());
+                Event::LogFull { wanted: bytes, used, capacity }.tell();
             }
             let is_patient = now() < began.saturating_add(PATIENCE);
             let holder = self.log_holder(is_patient);

@@ -23,6 +23,7 @@
 //!   compare-and-swap (`room`): no append ever takes what another has reserved.
 //! - L7: each record says how far the log was durable before it (`ending`).
 
+mod awaited;
 mod marks;
 
 use std::collections::VecDeque;
@@ -33,6 +34,7 @@ use terrace_device::{Device, write_shared};
 use terrace_page::Lsn;
 use terrace_rt::{LeafMutex, Signal, dead};
 
+use self::awaited::Awaited;
 use super::buffer::Aligned;
 use super::chain::{Chain, Ends, Last, Link};
 use super::map::{LINE_BYTES_MIN, Layout};
@@ -133,6 +135,7 @@ pub(crate) struct Log {
     durable_commits: AtomicU64,
     /// The end behind the last witness.
     witnessed: AtomicU64,
+    awaited: Awaited,
 }
 
 impl Log {
@@ -197,6 +200,7 @@ impl Log {
             forces: AtomicU64::new(0),
             durable_commits: AtomicU64::new(0),
             witnessed: AtomicU64::new(end.0),
+            awaited: Awaited::default(),
         }
     }
 
@@ -457,11 +461,6 @@ impl Log {
                 return;
             }
         }
-    }
-
-    /// Has the log writer look whether the database was closed.
-    pub(crate) fn wake_writer(&self) {
-        self.write_wanted.notify_all();
     }
 
     /// Counts a commit that is about to wait for a barrier.

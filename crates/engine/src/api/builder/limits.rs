@@ -88,6 +88,17 @@ impl Builder {
         self
     }
 
+    /// How many closures of [`Database::run`](crate::Database::run) run at once: 256 by default, at
+    /// least 1. Each that runs has a stack of its own, of which it takes the memory that it has
+    /// used. Those beyond wait in their futures.
+    ///
+    /// Creating or opening the database fails with `InvalidOption` if it is 0.
+    #[must_use]
+    pub fn run_limit(mut self, closures: usize) -> Builder {
+        self.run_limit = closures;
+        self
+    }
+
     /// After how many row locks in one table a transaction tries to lock the whole table instead:
     /// 10,000 by default.
     #[must_use]

@@ -60,6 +60,7 @@ impl Builder {
             _ if self.lock_limits.escalate_at == 0 => {
                 bad("lock_escalation", "locks must escalate at one row or more")
             }
+            _ if self.run_limit == 0 => bad("run_limit", "at least one closure must run at once"),
             _ if matches!(self.checkpoints, Checkpoints::Every(Nanos(0))) => {
                 bad("checkpoints", "the time between checkpoints must not be zero")
             }
