@@ -195,9 +195,10 @@ pub fn stat(options: &Stored) -> Result<(), Failure> {
 fn types_of(table: &TableInfo) -> String {
     let [name, key, value] =
         [&table.name, &table.key_type, &table.value_type].map(|text| text.escape_debug());
-    match &table.schema {
-        Some(schema) => format!("  {name}: <{key}, {value}> {schema}\n"),
-        None => format!("  {name}: <{key}, {value}>\n"),
+    match (&table.schema, table.damage) {
+        (_, Some(what)) => format!("  {name}: <{key}, {value}> (damaged: {what})\n"),
+        (Some(schema), None) => format!("  {name}: <{key}, {value}> {schema}\n"),
+        (None, None) => format!("  {name}: <{key}, {value}>\n"),
     }
 }
 
@@ -219,6 +220,7 @@ fn schema_of(table: &TableInfo) -> serde_json::Value {
         "key_type": table.key_type,
         "value_type": table.value_type,
         "columns": columns,
+        "damage": table.damage,
     })
 }
 

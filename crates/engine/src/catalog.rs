@@ -19,12 +19,14 @@
 //! - E1: nothing is believed that does not decode to its last byte: a tree's number is not the
 //!   catalog's, nor one that means something else as an owner of extents; its header is the first
 //!   page of an extent of home.
+//! - E2: names of types that are no text, and a schema that does not decode, cost their own table
+//!   these and nothing else: its rows are found without them. Their bytes are kept as they are.
 
 use std::sync::Arc;
 
 use terrace_page::PageId;
 
-use crate::schema::Schema;
+use crate::schema::{Schema, TableInfo};
 use crate::space::{EXTENT_PAGES, TREES_MAX};
 use crate::{KeyHash, TreeId};
 
@@ -49,6 +51,16 @@ pub(crate) struct Entry {
     pub(crate) types: Arc<str>,
     /// Its columns, if it was made with some.
     pub(crate) schema: Option<Arc<Schema>>,
+    /// What was stored for both, if that does not decode (E2).
+    pub(crate) damaged: Option<Arc<Damaged>>,
+}
+
+/// Stored types and schema of which one does not decode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged {
+    types: Vec<u8>,
+    schema: Vec<u8>,
+    pub(crate) what: &'static str,
 }
 
 /// What a key of the catalog says.
@@ -95,23 +107,30 @@ pub(crate) fn decode_key(key: &[u8]) -> Result<Key<'_>, &'static str> {
 impl Entry {
     /// An entry of a tree that is garbage.
     pub(crate) fn garbage(tree: TreeId, header: PageId) -> Entry {
-        Entry { tree, header, types: "".into(), schema: None }
+        Entry { tree, header, types: "".into(), schema: None, damaged: None }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let schema = self.schema.as_ref().map_or(Vec::new(), |schema| schema.encode());
+        let encoded;
+        let (types, schema) = match self.damaged.as_deref() {
+            Some(Damaged { types, schema, .. }) => (&types[..], schema),
+            None => {
+                encoded = self.schema.as_ref().map_or(Vec::new(), |schema| schema.encode());
+                (self.types.as_bytes(), &encoded)
+            }
+        };
         let mut bytes = vec![KIND_TYPED, 0];
-        bytes.extend_from_slice(&(self.types.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&(types.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&self.tree.0.to_le_bytes());
         bytes.extend_from_slice(&self.header.0.to_le_bytes());
         bytes.extend_from_slice(&(schema.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
-        bytes.extend_from_slice(self.types.as_bytes());
-        bytes.extend_from_slice(&schema);
+        bytes.extend_from_slice(types);
+        bytes.extend_from_slice(schema);
         bytes
     }
 
-    /// Decodes an entry of `key` in a home of `home_pages` (E1).
+    /// Decodes an entry of `key` in a home of `home_pages` (E1, E2).
     pub(crate) fn decode(
         key: Key<'_>,
         value: &[u8],
@@ -131,7 +150,6 @@ impl Entry {
             return Err("an entry of the catalog has another length than it says");
         }
         let (types, schema) = rest.split_at(types_len);
-        let types = std::str::from_utf8(types).map_err(|_| "a table's types are no text")?;
         let tree = TreeId(u32_at(TREE_AT));
         let number_fits = match key {
             Key::Table(_) => true,
@@ -146,11 +164,31 @@ impl Entry {
         if !is_unmade && !is_at_home {
             return Err("an entry of the catalog has its tree where none can be");
         }
-        let schema = match schema {
-            [] => None,
-            bytes => Some(Schema::decode(bytes).ok_or("a table's schema makes no sense")?.into()),
+        let decoded = Schema::decode(schema).map(Arc::new);
+        let what = match (std::str::from_utf8(types), &decoded) {
+            (Err(_), _) => Some("the names of its types are no text"),
+            (_, None) if !schema.is_empty() => Some("its schema does not decode"),
+            _ => None,
         };
-        Ok(Entry { tree, header: PageId(header), types: types.into(), schema })
+        let damaged = |what| Arc::new(Damaged { types: types.into(), schema: schema.into(), what });
+        Ok(Entry {
+            tree,
+            header: PageId(header),
+            types: String::from_utf8_lossy(types).into(),
+            schema: decoded,
+            damaged: what.map(damaged),
+        })
+    }
+
+    /// What it says of the table `name`.
+    pub(crate) fn info(&self, name: &str) -> TableInfo {
+        let schema = self.schema.as_deref().cloned();
+        TableInfo { schema, damage: self.damage(), ..TableInfo::new(name, &self.types) }
+    }
+
+    /// What of its types and its schema does not decode.
+    pub(crate) fn damage(&self) -> Option<&'static str> {
+        self.damaged.as_ref().map(|damaged| damaged.what)
     }
 }
 
@@ -170,7 +208,8 @@ mod tests {
             is_nullable: false,
         };
         let schema = Schema::new(vec![column("a"), column("b")], 1).expect("sound");
-        Entry { tree: TreeId(7), header: PageId(96), types, schema: Some(schema.into()) }
+        let schema = Some(schema.into());
+        Entry { types, schema, ..Entry::garbage(TreeId(7), PageId(96)) }
     }
 
     #[test]
@@ -190,6 +229,7 @@ mod tests {
     fn no_bytes_make_it_panic_and_none_are_believed_that_say_something_else() {
         let mut prng = Prng::from_seed(11);
         let whole = entry().encode();
+        let (mut sound, mut damaged) = (0, 0);
         for _ in 0..20_000 {
             let mut bytes = whole.clone();
             for _ in 0..=prng.below(3) {
@@ -200,8 +240,13 @@ mod tests {
             if let Ok(entry) = Entry::decode(Key::Table("t"), &bytes, HOME) {
                 assert_eq!(entry.encode(), bytes);
                 assert!(entry.header.0 < HOME && entry.tree.0 != 0);
+                match entry.damage() {
+                    None => sound += 1,
+                    Some(_) => damaged += 1,
+                }
             }
             let _key = decode_key(&bytes);
         }
+        assert!(sound > 100 && damaged > 100, "{sound} sound, {damaged} damaged");
     }
 }

@@ -195,6 +195,15 @@ impl Counts {
         Some(opened + self.committed_before(tree, at))
     }
 
+    /// The rows of a table of all that is committed now; `None` if it is not known. At one moment
+    /// for all lanes, as `rows_now`: nothing keeps others from committing meanwhile.
+    pub(crate) fn rows_of_now(&self, tree: TreeId) -> Option<i64> {
+        let opened = *self.known.0.lock().get(&tree)?;
+        let lanes: Vec<LeafGuard<'_, Committed>> =
+            self.lanes.iter().map(|lane| lane.0.lock()).collect();
+        Some(opened + lanes.iter().map(|lane| lane.rows_before(tree, Lsn::MAX)).sum::<i64>())
+    }
+
     /// The rows of each table that is known, of all that is committed: at one moment for all lanes,
     /// so that none lacks what another one's commits have put in before.
     pub(crate) fn rows_now(&self) -> BTreeMap<TreeId, i64> {

@@ -184,6 +184,15 @@ pub enum Error {
         /// The schema that it was opened with.
         asked: Box<Schema>,
     },
+    /// What the catalog has of the table's schema, or of the names of its types, is damaged. Its
+    /// rows are not: open it without asking for a schema, or as a [`RawTable`](crate::RawTable), and
+    /// copy them into another table; or restore from a backup.
+    DamagedSchema {
+        /// The table.
+        table: TableRef,
+        /// What is damaged.
+        what: &'static str,
+    },
     /// What this snapshot sees, and what was written since, were more than there is memory for
     /// ([`Builder::version_memory`](crate::Builder::version_memory)), so that the snapshot was
     /// ended. Begin another one; allow more memory, let versions go to disk

@@ -104,7 +104,9 @@
 //!
 //! # More
 //!
-//! In the repository, `docs/GUARANTEES.md` lists the guarantees with the tests of each,
+//! In the repository, `docs/GUIDE.md` shows how to write a program with Terrace, with recipes, limits,
+//! tuning, and what is where for those who know redb, RocksDB, LMDB or SQLite.
+//! `docs/GUARANTEES.md` lists the guarantees with the tests of each,
 //! `docs/OPERATING.md` says how to inspect, change, back up and restore a database,
 //! `docs/POLICIES.md` compares the designs, `docs/FORMAT.md` and `docs/RECOVERY.md` describe the
 //! files and recovery, and `ARCHITECTURE.md` maps the code.
@@ -256,6 +258,11 @@ pub(crate) use lock::{KeyHash, LockMode, LockOutcome, LockRequest};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Those in the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/GUIDE.md")]
+struct Guide;
 
 /// A database in memory, for the examples in this documentation.
 #[doc(hidden)]

@@ -322,14 +322,16 @@ pub struct TableInfo {
     pub value_type: String,
     /// Its schema, if it was made with one.
     pub schema: Option<Schema>,
+    /// What of types and schema is damaged: [`Error::DamagedSchema`] says more.
+    pub damage: Option<&'static str>,
 }
 
 impl TableInfo {
     /// Of a table with these names of types in the catalog.
-    pub(crate) fn new(name: &str, types: &str, schema: Option<&Schema>) -> TableInfo {
+    pub(crate) fn new(name: &str, types: &str) -> TableInfo {
         let (key_type, value_type) = types.split_once('\0').unwrap_or((types, ""));
         let [name, key_type, value_type] = [name, key_type, value_type].map(str::to_string);
-        TableInfo { name, key_type, value_type, schema: schema.cloned() }
+        TableInfo { name, key_type, value_type, schema: None, damage: None }
     }
 }
 

@@ -49,7 +49,7 @@ use terrace_rt::LeafMutex;
 
 use crate::api::TableStats;
 use crate::btree::{Batch, Direction, Scan, Tree};
-use crate::catalog::{self, Entry, Key, garbage_key, table_key};
+use crate::catalog::{self, Damaged, Entry, Key, garbage_key, table_key};
 use crate::counts::Counts;
 use crate::opened::Described;
 use crate::schema::{Asked, Schema, TableInfo};
@@ -72,12 +72,14 @@ struct OpenTable {
     tree: Tree,
     types: Arc<str>,
     schema: Option<Arc<Schema>>,
+    damaged: Option<Arc<Damaged>>,
 }
 
 impl OpenTable {
     fn entry(&self) -> Entry {
         let garbage = Entry::garbage(self.tree.id(), self.tree.header());
-        Entry { types: Arc::clone(&self.types), schema: self.schema.clone(), ..garbage }
+        let (types, schema) = (Arc::clone(&self.types), self.schema.clone());
+        Entry { types, schema, damaged: self.damaged.clone(), ..garbage }
     }
 
     fn described(&self) -> Described {
@@ -85,7 +87,7 @@ impl OpenTable {
     }
 
     fn info(&self, name: &str) -> TableInfo {
-        TableInfo::new(name, &self.types, self.schema.as_deref())
+        self.entry().info(name)
     }
 }
 
@@ -139,15 +141,18 @@ pub(crate) fn told(rows: i64) -> Result<u64, Error> {
 
 /// # Errors
 ///
-/// `TableTypes` or `TableSchema` if a table has others than it is opened with.
+/// `TableTypes` or `TableSchema` if a table has others than it is opened with; `DamagedSchema`.
 fn check_asked(table: &OpenTable, asked: Asked<'_>) -> Result<(), Error> {
     let id = table.tree.id();
     if let Some(types) = asked.types.filter(|types| **types != *table.types) {
         let (stored, asked) = (TypeNames::decode(&table.types), TypeNames::decode(types));
         return Err(Error::TableTypes { table: id.into(), stored, asked });
     }
-    match asked.schema {
-        Some(schema) if table.schema.as_deref() != Some(schema) => {
+    match (asked.schema, &table.damaged) {
+        (Some(_), Some(damaged)) => {
+            Err(Error::DamagedSchema { table: id.into(), what: damaged.what })
+        }
+        (Some(schema), _) if table.schema.as_deref() != Some(schema) => {
             let stored = Box::new(table.schema.as_deref().cloned());
             Err(Error::TableSchema { table: id.into(), stored, asked: Box::new(schema.clone()) })
         }
@@ -228,7 +233,8 @@ impl Trees {
     fn open_table(&self, entry: &Entry) -> OpenTable {
         let (pool, space) = (Arc::clone(&self.pool), Arc::clone(&self.space));
         let tree = Tree::open(entry.tree, entry.header, pool, space);
-        OpenTable { tree, types: Arc::clone(&entry.types), schema: entry.schema.clone() }
+        let Entry { types, schema, damaged, .. } = entry.clone();
+        OpenTable { tree, types, schema, damaged }
     }
 
     /// Gives `name` to a table, or to none.
@@ -419,6 +425,16 @@ impl Trees {
         let mut all = vec![self.catalog.clone()];
         all.extend(names.values().map(|table| table.tree.clone()));
         all
+    }
+
+    /// The types and the schema of every table are as they were stored (catalog.E2).
+    fn check_descriptions(&self) -> Result<(), Error> {
+        let names = self.names.lock();
+        let damaged = |table: &OpenTable| Some((table.tree.id(), table.damaged.as_ref()?.what));
+        match names.values().find_map(damaged) {
+            Some((tree, what)) => Err(Error::DamagedSchema { table: tree.into(), what }),
+            None => Ok(()),
+        }
     }
 
     /// Every extent is free or of a tree that the catalog has, while the names are locked.

@@ -1,36 +1,45 @@
 //! The public API at random, against a model: every outcome and every error of it.
 //!
 //! One task runs transactions one after the other, so that all outcomes are known: the model is a
-//! map of tables for what is committed, and a copy of it for what the open transaction sees. What
-//! would depend on others, locks, is left to the histories; here it is only that a nested
-//! transaction never sees what is not committed.
+//! map of tables for what is committed, and a copy of it for what the open transaction sees. Tables
+//! are opened typed, raw and as multimaps. What would depend on others, locks, is left to the
+//! histories; here it is only that a nested transaction never sees what is not committed.
+//!
+//! The database is closed and opened again, and the power is cut: what is there then is a state
+//! that was committed, no older than the last one that was durable.
 
+#[path = "api_model/lives.rs"]
+mod lives;
 #[path = "api_model/rows.rs"]
 mod rows;
+#[path = "api_model/sets.rs"]
+mod sets;
+
+mod rig;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use terrace::{
-    Checkpoint, Database, Devices, Durability, Error, Loader, Nanos, Savepoint, SavepointFlaw,
-    Table, TableDef, World, WriteTransaction,
+    Checkpoint, Column, Database, Durability, Error, Loader, Multimap, MultimapDef, Nanos,
+    RawTable, Savepoint, SavepointFlaw, Schema, Table, TableDef, TableInfo, TableSpec,
+    WriteTransaction,
 };
-use terrace_device::model::{Preset, build};
-use terrace_device::{Device, Keep, Store};
-use terrace_rt::{Prng, Virtual, VirtualConfig};
+use terrace_pool::{Mutation, Mutations};
+use terrace_rt::{LeafMutex, Prng};
 
-use self::rows::{Bytes, Kind, Rows, reads, same, stale, writes};
+use self::lives::{life, lives};
+use self::rows::{Bytes, Rows, Shape, reads, same, stale, writes};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 /// There from the beginning, for keys that are too long.
 const LONG: TableDef<Bytes, u64> = TableDef::new("long");
-const LOG_BYTES: u64 = 4 << 20;
 
 /// A table of the model. Its number tells it from another one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Modelled {
     number: u64,
-    is_number: bool,
+    shape: Shape,
+    schema: Option<Schema>,
     rows: Rows,
 }
 
@@ -40,35 +49,89 @@ type Tables = BTreeMap<&'static str, Modelled>;
 enum Handle<'t> {
     Bytes(Table<'t, u64, Bytes>),
     Numbers(Table<'t, u64, u64>),
+    Pairs(Multimap<'t, u64, u64>),
+    Raw(RawTable<'t>),
 }
 
 struct Opened<'t> {
-    name: &'static str,
     number: u64,
+    shape: Shape,
     table: Handle<'t>,
 }
 
 enum Load<'t> {
     Bytes(Loader<'t, u64, Bytes>),
     Numbers(Loader<'t, u64, u64>),
+    Raw(Loader<'t, Bytes, Bytes>),
 }
 
 /// A load that was begun: its rows are there at the end, or one by one.
 struct Loading<'t> {
-    name: &'static str,
     number: u64,
+    shape: Shape,
     load: Load<'t>,
     is_built: bool,
+    /// The place of the last key that was drawn.
+    place: u64,
     rows: Rows,
 }
 
 impl<'t> Handle<'t> {
-    fn open(txn: &'t WriteTransaction, name: &'static str, number: bool) -> Result<Self, Error> {
-        Ok(match number {
-            true => Handle::Numbers(txn.open_table(TableDef::new(name))?),
-            false => Handle::Bytes(txn.open_table(TableDef::new(name))?),
+    fn open(txn: &'t WriteTransaction, name: &'static str, shape: Shape) -> Result<Self, Error> {
+        Ok(match shape {
+            Shape::Numbers => Handle::Numbers(txn.open_table(TableDef::new(name))?),
+            Shape::Bytes => Handle::Bytes(txn.open_table(TableDef::new(name))?),
+            Shape::Pairs => Handle::Pairs(txn.open_multimap(MultimapDef::new(name))?),
         })
     }
+}
+
+/// The types of a table's rows.
+fn spec(shape: Shape) -> TableSpec {
+    match shape {
+        Shape::Bytes => TableSpec::of::<u64, Bytes>(),
+        Shape::Numbers => TableSpec::of::<u64, u64>(),
+        Shape::Pairs => TableSpec::of::<(u64, u64), ()>(),
+    }
+}
+
+/// One of three schemas, or none.
+fn schema(prng: &mut Prng) -> Option<Schema> {
+    let name = ["id", "number", "it"].get(prng.below(6) as usize)?;
+    let column = Column { name: (*name).into(), type_name: "INT".into(), is_nullable: false };
+    Some(Schema::new(vec![column], 1).expect("sound"))
+}
+
+/// What the catalog says of a table of the model.
+fn info(name: &str, table: &Modelled) -> TableInfo {
+    let (key_type, value_type) = match table.shape {
+        _ if name == LONG.name() => ("bytes", "u64"),
+        Shape::Bytes => ("u64", "bytes"),
+        Shape::Numbers => ("u64", "u64"),
+        Shape::Pairs => ("(u64,u64)", "()"),
+    };
+    let [name, key_type, value_type] = [name, key_type, value_type].map(str::to_string);
+    TableInfo { name, key_type, value_type, schema: table.schema.clone(), damage: None }
+}
+
+fn infos(tables: &Tables) -> Vec<TableInfo> {
+    tables.iter().map(|(name, table)| info(name, table)).collect()
+}
+
+/// The table of a number, and its name now.
+fn numbered(tables: &mut Tables, number: u64) -> Option<(&'static str, &mut Modelled)> {
+    let mut tables = tables.iter_mut();
+    tables.find(|(_, table)| table.number == number).map(|(name, table)| (*name, table))
+}
+
+/// States that a power cut may leave: the last one that is durable, and those committed since.
+type States = LeafMutex<Vec<Tables>>;
+
+/// All that was committed is durable.
+fn all_durable(states: &States) {
+    let mut states = states.lock();
+    let last = states.len() - 1;
+    states.drain(..last);
 }
 
 /// One transaction of a run, and its model.
@@ -80,6 +143,7 @@ struct Run<'r> {
     made: &'r mut u64,
     /// A savepoint of a transaction that has ended.
     foreign: &'r mut Option<Savepoint>,
+    states: &'r States,
     /// What the transaction sees.
     tables: Tables,
     /// Every savepoint, what was there then, and whether it is still good.
@@ -111,8 +175,12 @@ impl Run<'_> {
             _ => {
                 let all = [Durability::None, Durability::Buffered, Durability::Durable];
                 let durability = all[self.prng.below(3) as usize];
+                self.states.lock().push(self.tables.clone());
                 same(&what, txn.commit(durability), Ok(()));
                 self.committed.clone_from(&self.tables);
+                if durability == Durability::Durable {
+                    all_durable(self.states);
+                }
             }
         }
         self.savepoints.pop().map(|(savepoint, ..)| savepoint)
@@ -131,10 +199,7 @@ impl Run<'_> {
         match self.prng.below(40) {
             0..4 => self.open(txn, handles),
             4 => self.delete(txn),
-            5 => {
-                let names: Vec<String> = self.tables.keys().map(|name| name.to_string()).collect();
-                same(&self.what, txn.table_names(), Ok(names));
-            }
+            5 => same(&self.what, txn.tables(), Ok(infos(&self.tables))),
             6 | 7 => self.mark(txn),
             8 | 9 => self.roll_back_to(txn),
             10 => self.begin_load(txn, loading),
@@ -149,23 +214,79 @@ impl Run<'_> {
                 let filled = txn.bulk_load_filled(TableDef::<u64, u64>::new("none"), 101);
                 same(&self.what, filled.map(drop), Err("InvalidOption"));
             }
-            _ => self.use_table(handles, loading),
+            19 => self.rename(txn),
+            20 | 21 => self.open_raw(txn, handles),
+            _ => self.use_table(txn, handles, loading),
+        }
+    }
+
+    /// A table that is not there is made.
+    fn make(&mut self, name: &'static str, shape: Shape, schema: Option<Schema>) {
+        if !self.tables.contains_key(name) {
+            *self.made += 1;
+            let made = Modelled { number: *self.made, shape, schema, rows: Rows::new() };
+            self.tables.insert(name, made);
         }
     }
 
     fn open<'t>(&mut self, txn: &'t WriteTransaction, handles: &mut Vec<Opened<'t>>) {
-        let (name, is_number) = (self.name(), self.prng.chance(2));
-        let opened = Handle::open(txn, name, is_number);
-        if self.tables.get(name).is_some_and(|there| there.is_number != is_number) {
+        let (name, shape) = (self.name(), Shape::draw(self.prng));
+        let opened = Handle::open(txn, name, shape);
+        if self.tables.get(name).is_some_and(|there| there.shape != shape) {
             return same(&self.what, opened.map(drop), Err("TableTypes"));
         }
         let table = opened.unwrap_or_else(|error| panic!("{}: {error}", self.what));
-        if !self.tables.contains_key(name) {
-            *self.made += 1;
-            let made = Modelled { number: *self.made, is_number, rows: Rows::new() };
-            self.tables.insert(name, made);
+        self.make(name, shape, None);
+        handles.push(Opened { number: self.tables[name].number, shape, table });
+    }
+
+    /// Opens a table by its name alone, or by the names of its types and perhaps a schema.
+    fn open_raw<'t>(&mut self, txn: &'t WriteTransaction, handles: &mut Vec<Opened<'t>>) {
+        let (name, shape, asked) = (self.name(), Shape::draw(self.prng), schema(self.prng));
+        let there = self.tables.get(name);
+        let opened = match self.prng.chance(2) {
+            true if there.is_none() => {
+                return same(&self.what, txn.open_raw(name).map(drop), Err("NoSuchTable"));
+            }
+            true => txn.open_raw(name),
+            false => {
+                let spec = match asked.clone() {
+                    Some(schema) => spec(shape).schema(schema),
+                    None => spec(shape),
+                };
+                let opened = txn.open_raw_with(name, &spec);
+                let is_other = |there: &Modelled| asked.is_some() && there.schema != asked;
+                match there {
+                    Some(there) if there.shape != shape => {
+                        return same(&self.what, opened.map(drop), Err("TableTypes"));
+                    }
+                    Some(there) if is_other(there) => {
+                        return same(&self.what, opened.map(drop), Err("TableSchema"));
+                    }
+                    _ => opened,
+                }
+            }
+        };
+        let table = opened.unwrap_or_else(|error| panic!("{}: {error}", self.what));
+        self.make(name, shape, asked);
+        let Modelled { number, shape, .. } = self.tables[name];
+        handles.push(Opened { number, shape, table: Handle::Raw(table) });
+    }
+
+    fn rename(&mut self, txn: &WriteTransaction) {
+        let (from, to) = (self.name(), self.name());
+        let renamed = txn.rename_table(from, to);
+        let (is_there, is_taken) = (self.tables.contains_key(from), self.tables.contains_key(to));
+        let expected = match (self.is_unfinished, is_there) {
+            (true, _) => Err("UnfinishedLoad"),
+            (false, true) if is_taken && from != to => Err("TableExists"),
+            (false, is_there) => Ok(is_there),
+        };
+        if expected == Ok(true) {
+            let table = self.tables.remove(from).expect("it is there");
+            self.tables.insert(to, table);
         }
-        handles.push(Opened { name, number: self.tables[name].number, table });
+        same(&self.what, renamed, expected);
     }
 
     /// Whether the transaction may neither be marked, nor rolled back in part, nor lose a table.
@@ -222,13 +343,19 @@ impl Run<'_> {
         if loading.is_some() {
             return;
         }
-        let (name, is_number) = (self.name(), self.prng.chance(2));
-        let load = match is_number {
-            true => txn.bulk_load(TableDef::new(name)).map(Load::Numbers),
-            false => txn.bulk_load(TableDef::new(name)).map(Load::Bytes),
+        let (name, shape, raw) =
+            (self.name(), Shape::draw(self.prng), spec(Shape::draw(self.prng)));
+        let (load, shape) = match shape {
+            Shape::Numbers => (txn.bulk_load(TableDef::new(name)).map(Load::Numbers), shape),
+            Shape::Bytes => (txn.bulk_load(TableDef::new(name)).map(Load::Bytes), shape),
+            Shape::Pairs => {
+                let all = [Shape::Bytes, Shape::Numbers, Shape::Pairs];
+                let shape = all.into_iter().find(|shape| spec(*shape) == raw).expect("one of them");
+                (txn.bulk_load_raw(name, &raw).map(Load::Raw), shape)
+            }
         };
         let is_built = match self.tables.get(name) {
-            Some(there) if there.is_number != is_number => {
+            Some(there) if there.shape != shape => {
                 return same(&self.what, load.map(drop), Err("TableTypes"));
             }
             Some(there) if !there.rows.is_empty() => {
@@ -237,52 +364,45 @@ impl Run<'_> {
             there => there.is_none(),
         };
         let load = load.unwrap_or_else(|error| panic!("{}: {error}", self.what));
-        if is_built {
-            *self.made += 1;
-            let made = Modelled { number: *self.made, is_number, rows: Rows::new() };
-            self.tables.insert(name, made);
-            self.is_unfinished = true;
-        }
+        self.make(name, shape, None);
+        self.is_unfinished |= is_built;
         let number = self.tables[name].number;
-        *loading = Some(Loading { name, number, load, is_built, rows: Rows::new() });
+        *loading = Some(Loading { number, shape, load, is_built, place: 0, rows: Rows::new() });
     }
 
     /// Adds a few rows to a load, or ends it.
     fn load(&mut self, loading: &mut Option<Loading<'_>>) {
-        let Some(Loading { name, number, load, is_built, rows }) = loading else { return };
-        let is_there = self.tables.get(name).is_some_and(|there| there.number == *number);
+        let Some(Loading { number, shape, load, is_built, place, rows }) = loading else { return };
+        let mut there = numbered(&mut self.tables, *number);
         if self.prng.below(4) > 0 {
             for _ in 0..self.prng.below(5) {
-                let least = rows.keys().next_back().map_or(0, |last| *last);
-                let key = least + self.prng.below(9);
-                let (pushed, value) = match load {
+                *place += self.prng.below(9);
+                let (key, value) = (shape.key_at(*place), shape.value(self.prng));
+                let pushed = match load {
                     Load::Numbers(load) => {
-                        let value = u64::draw(self.prng);
-                        (load.push(key, u64::view(&value)), value)
+                        let value = u64::from_le_bytes(value[..].try_into().expect("eight"));
+                        load.push(*place, value)
                     }
-                    Load::Bytes(load) => {
-                        let value = Bytes::draw(self.prng);
-                        (load.push(key, Bytes::view(&value)), value)
-                    }
+                    Load::Bytes(load) => load.push(*place, &value),
+                    Load::Raw(load) => load.push(&key, &value),
                 };
-                if !is_there {
+                let Some((_, there)) = &mut there else {
                     same(&self.what, pushed, Err("NoSuchTable"));
                     continue;
-                }
+                };
                 if rows.contains_key(&key) {
                     same(&self.what, pushed, Err("NotAscending"));
                     continue;
                 }
                 same(&self.what, pushed, Ok(()));
                 if !*is_built {
-                    let there = self.tables.get_mut(name).expect("it is there");
-                    there.rows.insert(key, value.clone());
+                    there.rows.insert(key.clone(), value.clone());
                 }
                 rows.insert(key, value);
             }
             return;
         }
-        let Loading { name, load, is_built, rows, .. } = loading.take().expect("there is one");
+        let Loading { load, is_built, rows, .. } = loading.take().expect("there is one");
         if self.prng.below(6) == 0 {
             // Dropped: a table that was being built stays unfinished.
             return;
@@ -290,182 +410,157 @@ impl Run<'_> {
         let finished = match load {
             Load::Numbers(load) => load.finish(),
             Load::Bytes(load) => load.finish(),
+            Load::Raw(load) => load.finish(),
         };
-        if !is_there {
+        let Some((_, there)) = there else {
             return same(&self.what, finished, Err("NoSuchTable"));
-        }
+        };
         same(&self.what, finished, Ok(()));
         if is_built {
             self.is_unfinished = false;
-            self.tables.get_mut(name).expect("nobody deletes it meanwhile").rows = rows;
+            there.rows = rows;
         }
     }
 
     /// What does not touch the transaction.
     fn beside(&mut self) {
         let name = self.name();
-        match self.prng.below(6) {
-            0 => same(&self.what, self.db.checkpoint(Checkpoint::Sharp), Ok(())),
-            1 => same(&self.what, self.db.checkpoint(Checkpoint::Indirect), Ok(())),
-            2 => same(&self.what, self.db.flush(), Ok(())),
+        let what = &self.what;
+        match self.prng.below(7) {
+            0 => same(what, self.db.checkpoint(Checkpoint::Sharp), Ok(())),
+            1 => same(what, self.db.checkpoint(Checkpoint::Indirect), Ok(())),
+            2 => {
+                same(what, self.db.flush(), Ok(()));
+                all_durable(self.states);
+            }
             3 => terrace_rt::sleep(Nanos::from_millis(self.prng.below(20))),
+            4 => same(what, self.db.tables(), Ok(infos(self.committed))),
             _ => {
-                // Within another transaction of its task: it waits for nothing, and sees nothing
-                // that is not committed.
-                let read = self.db.read(|inner| {
-                    let rows = inner.open_table(TableDef::<u64, u64>::new(name))?;
-                    rows.range(..)?.map(|row| row.map(|row| (row.key(), row.value()))).collect()
-                });
-                let read: Result<Vec<(u64, u64)>, Error> = read;
-                let there = self.committed.get(name);
-                match (read, there) {
-                    (Err(Error::Nested(_)), _) => (),
-                    (Err(Error::NoSuchTable { .. }), None) => (),
-                    (Err(Error::TableTypes { .. }), Some(there)) => assert!(!there.is_number),
-                    (Ok(rows), Some(there)) => {
-                        let model = there.rows.iter();
-                        let model: Vec<_> = model.map(|(k, v)| (*k, u64::view(v))).collect();
-                        assert_eq!(rows, model, "{}", self.what);
-                    }
-                    (read, there) => panic!("{}: {read:?}, {there:?}", self.what),
-                }
+                // Within another transaction of its task: a snapshot waits for nothing, and sees
+                // nothing that is not committed.
+                let txn = self.db.begin_read().expect("open");
+                let Some(there) = self.committed.get(name) else {
+                    return same(what, txn.open_raw(name).map(drop), Err("NoSuchTable"));
+                };
+                let raw = txn.open_raw(name).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let of = (&there.rows, there.shape);
+                reads(what, &raw, of, self.prng);
+                sets::prefix(what, &raw, of, self.prng);
+                let shape = Shape::draw(self.prng);
+                let opened = match shape {
+                    Shape::Numbers => txn
+                        .open_table(TableDef::<u64, u64>::new(name))
+                        .map(|table| reads(what, &table, of, self.prng)),
+                    Shape::Bytes => txn
+                        .open_table(TableDef::<u64, Bytes>::new(name))
+                        .map(|table| reads(what, &table, of, self.prng)),
+                    Shape::Pairs => txn
+                        .open_multimap(MultimapDef::<u64, u64>::new(name))
+                        .map(|tags| sets::reads(what, &tags, of.0, self.prng)),
+                };
+                same(what, opened, if shape == there.shape { Ok(()) } else { Err("TableTypes") });
             }
         }
     }
 
-    fn use_table(&mut self, handles: &mut [Opened<'_>], loading: &Option<Loading<'_>>) {
+    fn use_table<'t>(
+        &mut self,
+        txn: &'t WriteTransaction,
+        handles: &mut [Opened<'t>],
+        loading: &Option<Loading<'_>>,
+    ) {
         if handles.is_empty() {
             return;
         }
         let at = self.prng.below(handles.len() as u64) as usize;
-        let Opened { name, number, table } = &mut handles[at];
+        let Opened { number, shape, table } = &mut handles[at];
         if loading.as_ref().is_some_and(|loading| loading.number == *number) {
             // Not while it is filled.
             return;
         }
-        let (what, prng) = (format!("{} table {name}", self.what), &mut *self.prng);
-        let there = self.tables.get_mut(name).filter(|there| there.number == *number);
-        match (table, there) {
-            (Handle::Bytes(table), None) => stale(&what, table, prng),
-            (Handle::Numbers(table), None) => stale(&what, table, prng),
-            (Handle::Bytes(table), Some(there)) => match prng.chance(2) {
-                true => reads(&what, table, &there.rows, prng),
-                false => writes(&what, table, &mut there.rows, (self.db, prng)),
-            },
-            (Handle::Numbers(table), Some(there)) => match prng.chance(2) {
-                true => reads(&what, table, &there.rows, prng),
-                false => writes(&what, table, &mut there.rows, (self.db, prng)),
-            },
+        let (what, prng) = (format!("{} table {number}", self.what), &mut *self.prng);
+        let Some((name, there)) = numbered(&mut self.tables, *number) else {
+            return match table {
+                Handle::Bytes(table) => stale(&what, table, *shape, prng),
+                Handle::Numbers(table) => stale(&what, table, *shape, prng),
+                Handle::Pairs(tags) => sets::stale(&what, tags, prng),
+                Handle::Raw(table) => stale(&what, table, *shape, prng),
+            };
+        };
+        let mut beside = txn.open_raw(name).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let (beside, rows, shape) = (&mut beside, &mut there.rows, there.shape);
+        match (table, prng.chance(2)) {
+            (Handle::Bytes(table), true) => reads(&what, table, (rows, shape), prng),
+            (Handle::Numbers(table), true) => reads(&what, table, (rows, shape), prng),
+            (Handle::Raw(table), true) if prng.chance(4) => {
+                sets::prefix(&what, table, (rows, shape), prng);
+            }
+            (Handle::Raw(table), true) => reads(&what, table, (rows, shape), prng),
+            (Handle::Pairs(tags), true) if prng.chance(2) => {
+                reads(&what, tags.table(), (rows, shape), prng);
+            }
+            (Handle::Pairs(tags), true) => sets::reads(&what, tags, rows, prng),
+            (Handle::Bytes(table), false) => {
+                writes(&what, table, beside, (rows, shape), (self.db, prng));
+            }
+            (Handle::Numbers(table), false) => {
+                writes(&what, table, beside, (rows, shape), (self.db, prng));
+            }
+            (Handle::Raw(table), false) => {
+                writes(&what, table, beside, (rows, shape), (self.db, prng));
+            }
+            (Handle::Pairs(tags), false) => sets::writes(&what, tags, rows, prng),
         }
     }
+}
+
+/// The rows of all tables, by a way that the model does not take.
+fn found(db: &Database) -> Result<Vec<(TableInfo, Rows)>, Error> {
+    db.read(|txn| {
+        let tables = txn.tables()?;
+        let with_rows = |info: TableInfo| {
+            let table = txn.open_raw(&info.name)?;
+            let rows: Result<Rows, Error> = table
+                .range(..)?
+                .map(|row| row.map(|row| (row.key().to_vec(), row.value().to_vec())))
+                .collect();
+            let rows = rows?;
+            assert_eq!(table.len()?, rows.len() as u64, "{}", info.name);
+            drop(table);
+            Ok((info, rows))
+        };
+        tables.into_iter().map(with_rows).collect()
+    })
+}
+
+fn modelled(tables: &Tables) -> Vec<(TableInfo, Rows)> {
+    tables.iter().map(|(name, table)| (info(name, table), table.rows.clone())).collect()
 }
 
 /// All tables of the database are the model's.
 fn compare(db: &Database, tables: &Tables, what: &str) {
-    let names: Vec<String> = tables.keys().map(|name| name.to_string()).collect();
-    same(what, db.read(|txn| txn.table_names()), Ok(names));
-    for (name, there) in tables {
-        let found: Result<Vec<(u64, Vec<u8>)>, Error> = db.read(|txn| match *name {
-            "long" => Ok(Vec::new()),
-            name if there.is_number => {
-                let table = txn.open_table(TableDef::<u64, u64>::new(name))?;
-                let rows = table.range(..)?;
-                rows.map(|row| row.map(|row| (row.key(), row.value_bytes().to_vec()))).collect()
-            }
-            name => {
-                let table = txn.open_table(TableDef::<u64, Bytes>::new(name))?;
-                let rows = table.range(..)?;
-                rows.map(|row| row.map(|row| (row.key(), row.value_bytes().to_vec()))).collect()
-            }
-        });
-        same(&format!("{what} table {name}"), found, Ok(there.rows.clone().into_iter().collect()));
-    }
+    same(what, found(db), Ok(modelled(tables)));
     same(what, db.check().map(drop), Ok(()));
-}
-
-/// An operation for which the log is too small dooms its transaction, whatever comes then.
-fn doomed(db: &Database, what: &str) {
-    let txn = db.begin_write().expect("open");
-    let mut table = txn.open_table(TableDef::<u64, Bytes>::new("doomed")).expect("room");
-    // Larger ones are not logged.
-    let large = vec![7; 900_000];
-    let full = (0..2 * LOG_BYTES / 900_000).try_for_each(|key| table.insert(key, &large));
-    same(what, full, Err("LogFull"));
-    same(what, table.insert(1, b"small"), Err("Doomed"));
-    same(what, table.get(1).map(drop), Err("Doomed"));
-    same(what, txn.savepoint().map(drop), Err("Doomed"));
-    same(what, txn.table_names(), Err("Doomed"));
-    drop(table);
-    same(what, txn.commit(Durability::Durable), Err("Doomed"));
-}
-
-/// Closes the database while the caller has a transaction and a table open.
-fn close(db: Database, what: &str) {
-    let other = db.clone();
-    let txn = db.begin_write().expect("open");
-    let mut table = txn.open_table(TableDef::<u64, u64>::new("never")).expect("room");
-    same(what, table.insert(1, 1), Ok(()));
-    let savepoint = txn.savepoint().expect("sound");
-    same(what, db.close(), Ok(()));
-    same(what, table.insert(2, 2), Err("Closed"));
-    same(what, table.get(1).map(drop), Err("Closed"));
-    same(what, txn.rollback_to(&savepoint), Err("Closed"));
-    same(what, txn.open_table(LONG).map(drop), Err("Closed"));
-    drop(table);
-    same(what, txn.commit(Durability::Durable), Err("Closed"));
-    same(what, other.begin_read().map(drop), Err("Closed"));
-    same(what, other.begin_write().map(drop), Err("Closed"));
-    same(what, other.checkpoint(Checkpoint::Sharp), Err("Closed"));
-    same(what, other.flush(), Err("Closed"));
-    same(what, other.check().map(drop), Err("Closed"));
-}
-
-fn run(seed: u64) {
-    let mut prng = Prng::from_seed(seed);
-    let memory = |bytes| -> Arc<dyn Device> {
-        build(Preset::Ram, World::current(), Store::new(bytes, Keep::Plain))
-    };
-    let devices = Devices { home: memory(32 << 20), flash: None, log: memory(LOG_BYTES) };
-    let builder = Database::builder().memory(1 << 20).devices(devices);
-    let mut db = builder.clone().create_on_devices().expect("memory is there");
-    same("long", db.write(|txn| txn.open_table(LONG).map(drop)), Ok(()));
-    let long = Modelled { number: 0, is_number: true, rows: Rows::new() };
-    let mut committed = Tables::from([("long", long)]);
-    let (mut made, mut foreign) = (0, None);
-    for number in 0..30 {
-        let what = format!("seed {seed} transaction {number}");
-        let run = Run {
-            db: &db,
-            prng: &mut prng,
-            tables: committed.clone(),
-            committed: &mut committed,
-            made: &mut made,
-            foreign: &mut foreign,
-            savepoints: Vec::new(),
-            is_unfinished: false,
-            what: what.clone(),
-        };
-        foreign = run.transaction().or(foreign);
-        match prng.below(12) {
-            0 | 1 => compare(&db, &committed, &what),
-            2 => doomed(&db, &what),
-            3 => {
-                close(db, &what);
-                db = builder.clone().open_on_devices().expect("it was closed");
-                compare(&db, &committed, &what);
-            }
-            4 => terrace_rt::sleep(Nanos::from_millis(500)),
-            _ => (),
-        }
-    }
-    compare(&db, &committed, "end");
-    close(db, "end");
 }
 
 #[test]
 fn every_operation_agrees_with_a_model() {
     for seed in 0..60 {
-        let config = VirtualConfig { seed, switch_one_in: 5, cores: 1, stack_bytes: 256 << 10 };
-        Virtual::new(config).run(|| run(seed)).expect("nobody waits for ever");
+        life(seed, Mutations::NONE, 30);
     }
+}
+
+#[test]
+fn power_cuts_between_any_operations_leave_what_the_model_has_committed() {
+    let cuts: u64 = (0..40).map(|seed| lives(seed, Mutations::NONE)).sum();
+    assert!(cuts > 50, "{cuts} cuts");
+}
+
+#[test]
+fn versions_that_are_not_kept_are_noticed() {
+    let is_noticed = |seed| {
+        let run = || life(seed, Mutation::SkipVersions.into(), 30);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
+    };
+    assert!((0..5).all(is_noticed));
 }

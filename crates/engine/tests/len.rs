@@ -105,7 +105,11 @@ fn is_right<E>(model: &Model, len: impl Fn(&'static str) -> Result<u64, E>) -> R
 }
 
 fn len_in(txn: &WriteTransaction, name: &'static str) -> Result<u64, Error> {
-    txn.open_table(table(name))?.len()
+    let rows = txn.open_table(table(name))?;
+    let len = rows.len()?;
+    // The table is locked now.
+    assert_eq!(rows.len_unlocked()?, len);
+    Ok(len)
 }
 
 fn len_seen(txn: &ReadTransaction, name: &'static str) -> Result<u64, Error> {
@@ -349,6 +353,8 @@ fn threads_never_see_fewer_rows_than_none() {
         while began.elapsed() < Duration::from_secs(1) {
             let rows = db.table_stats().expect("memory")["numbers"].rows;
             assert!(rows.is_some_and(|rows| rows <= 2), "{rows:?}");
+            let rows = db.write(|txn| txn.open_table(NUMBERS)?.len_unlocked()).expect("memory");
+            assert!(rows <= 2, "{rows}");
         }
         stop.store(true, Ordering::Relaxed);
     });

@@ -17,6 +17,9 @@ mod rig;
 
 use rig::Rig;
 
+#[path = "raw/damaged.rs"]
+mod damaged;
+
 const PAIRS: TableDef<(u8, &[u8]), &[u8]> = TableDef::new("pairs");
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -257,6 +260,7 @@ fn schemas_are_kept_by_snapshots_names_and_rollbacks() -> Result<(), Error> {
         key_type: "i64".into(),
         value_type: "row".into(),
         schema: Some(schema.clone()),
+        damage: None,
     };
     let snapshot = db.begin_read()?;
     let txn = db.begin_write()?;

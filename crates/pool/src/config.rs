@@ -44,20 +44,25 @@ pub struct PoolConfig {
     pub restart_tuning: RestartTuning,
     /// Slots on the flash device, in pages; zero if the design uses no flash.
     pub flash_slots: u32,
-    /// Aggressive filling: share of the slots up to which every page is admitted [S0 3.3.1].
+    /// Aggressive filling: share of the slots up to which every page is admitted.
+    // Source: [S0 3.3.1].
     pub tau: f64,
-    /// Throttle: with more requests than this queued, the flash is bypassed [S0 3.3.2].
+    /// Throttle: with more requests than this queued, the flash is bypassed.
+    // Source: [S0 3.3.2].
     pub mu: usize,
     /// Whether reads that flash could serve are served by home while flash is the busier device.
     pub spill: Spill,
-    /// Partitions of directory, frames and slots [S0 3.3.4]; fewer if frames are few.
+    /// Partitions of directory, frames and slots; fewer if frames are few.
+    // Source: [S0 3.3.4].
     pub partitions: u32,
     /// Partitions that an existing flash tier is divided into; kept if there are enough frames,
     /// since pages are found by partition.
     pub partitions_found: Option<u32>,
-    /// The most pages that the lazy cleaner writes with one request [S0 3.3.5].
+    /// The most pages that the lazy cleaner writes with one request.
+    // Source: [S0 3.3.5].
     pub alpha: u32,
-    /// Share of the slots that may be dirty before the lazy cleaner starts [S0 2.3.3].
+    /// Share of the slots that may be dirty before the lazy cleaner starts.
+    // Source: [S0 2.3.3].
     pub lambda: f64,
     /// Which dirty slots the lazy cleaner takes first.
     pub cleaner_order: CleanerOrder,
@@ -70,7 +75,8 @@ pub struct PoolConfig {
     pub flash_writes_per_day: Option<u64>,
     /// Which reads also fetch adjacent pages.
     pub fills: Fills,
-    /// Which pages count as sequential [S0 2.2].
+    /// Which pages count as sequential.
+    // Source: [S0 2.2].
     pub classifier: Classifier,
     /// Options of TAC (temperature-aware caching).
     pub tac: TacConfig,
@@ -82,7 +88,8 @@ pub struct PoolConfig {
     pub forced_choice_misses: Option<u64>,
     /// Options of FASC.
     pub fasc: FascConfig,
-    /// Pages in a BUF_WRITE record [S3 II-A].
+    /// Pages in a BUF_WRITE record.
+    // Source: [S3 II-A].
     pub buf_write_pages: u32,
     /// The most dirty victims that the background evictor writes at once.
     pub evict_batch: u32,
@@ -93,12 +100,15 @@ pub struct PoolConfig {
     pub mutations: Mutations,
 }
 
-/// Two of the three things called filling; the third is `tau` [sources.R22].
+/// Two of the three things called filling; the third is `tau`.
+// Source: [sources.R22].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fills {
-    /// Single reads from home become reads of 8 pages until memory is full [S0 4.3.2].
+    /// Single reads from home become reads of 8 pages until memory is full.
+    // Source: [S0 4.3.2].
     pub ramp_up: bool,
-    /// Single reads from home become reads of 8 pages until the flash is full [S3 IV-A1].
+    /// Single reads from home become reads of 8 pages until the flash is full.
+    // Source: [S3 IV-A1].
     pub aggressive: bool,
 }
 
@@ -117,13 +127,16 @@ pub enum Spill {
 /// When TAC writes a page that it admits to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TacWrite {
-    /// Before the read returns [S4 3.2].
+    /// Before the read returns.
+    // Source: [S4 3.2].
     Sync,
-    /// By a task of its own, soon after; abandoned if the page is dirtied first [S0 2.5].
+    /// By a task of its own, soon after; abandoned if the page is dirtied first.
+    // Source: [S0 2.5].
     Async,
 }
 
-/// The choices of temperature-aware caching [S4 3; S0 2.5].
+/// The choices of temperature-aware caching.
+// Source: [S4 3; S0 2.5].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TacConfig {
     /// When an admitted page is written.
@@ -151,7 +164,8 @@ impl Default for TacConfig {
     }
 }
 
-/// The choices of FASC [S2 4, 5].
+/// The choices of FASC.
+// Source: [S2 4, 5].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FascConfig {
     /// Pages of a block, which is written whole, once that many victims of memory have gathered.

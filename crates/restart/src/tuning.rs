@@ -7,26 +7,35 @@ use terrace_rt::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartTuning {
     /// MMR: bytes of the table that are written at once, around the entry that changed: a page of
-    /// the memory that the paper maps. A power of two of at least 512 [S3 III-B2: 4 KiB].
+    /// the memory that the paper maps. A power of two of at least 512.
+    // Source: [S3 III-B2: 4 KiB].
     pub mmr_unit: u32,
     /// LBR: writes that overwrite a clean slot and share one force of the log, at most; one turns
-    /// group-writing off [S3 III-C3: eight].
+    /// group-writing off.
+    // Source: [S3 III-C3: eight].
     pub lbr_group: u32,
-    /// LBR: how long such a write waits for others, at most [sources.R19].
+    /// LBR: how long such a write waits for others, at most.
+    // Source: [sources.R19].
     pub lbr_timeout: Nanos,
-    /// LVR: parts of the table, each hardened by one write [S3 III-D2].
+    /// LVR: parts of the table, each hardened by one write.
+    // Source: [S3 III-D2].
     pub lvr_chunks: u32,
-    /// LVR: how long the flusher sleeps [S3 III-D2].
+    /// LVR: how long the flusher sleeps.
+    // Source: [S3 III-D2].
     pub lvr_pause: Nanos,
-    /// LVR: chunks after which it does [S3 III-D2].
+    /// LVR: chunks after which it does.
+    // Source: [S3 III-D2].
     pub lvr_chunks_per_pause: u32,
-    /// LVR: chunks after which a checkpoint's pass lets others run [S3 III-D2].
+    /// LVR: chunks after which a checkpoint's pass lets others run.
+    // Source: [S3 III-D2].
     pub lvr_chunks_per_yield: u32,
     /// FaCE's map: the number of segments that the slots are divided into. The paper's have 64,000
-    /// entries [sources.U1], an eighth to a sixty-fourth of its tiers; here 16 [sources.R21].
+    /// entries, an eighth to a sixty-fourth of its tiers; here 16.
+    // Source: [sources.U1; sources.R21].
     pub map_segments: u32,
     /// CAC's map: one in this number of the slots is in the eviction zone, beside those that are
-    /// free [sources.R21].
+    /// free.
+    // Source: [sources.R21].
     pub map_zones: u32,
 }
 

@@ -92,6 +92,7 @@ fn is_harmless(error: &Error) -> bool {
             | Error::ValueTooLong { .. }
             | Error::TableTypes { .. }
             | Error::TableSchema { .. }
+            | Error::DamagedSchema { .. }
             | Error::NoSuchTable { .. }
             | Error::TableExists { .. }
             | Error::NotAscending { .. }

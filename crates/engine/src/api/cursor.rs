@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Bound;
 
-use crate::{Entry, Error, Key, LockMode, Range, Table, Transaction, Value};
+use crate::{Entry, Error, Key, LockMode, Range, Table, Transaction, Value, WriteTransaction};
 
 /// Where a cursor is.
 enum Place<K: Key, V: Value> {
@@ -16,7 +16,7 @@ enum Place<K: Key, V: Value> {
 }
 
 /// A place in a table: at an entry, before the first one or behind the last one.
-/// [`Table::cursor`] makes it.
+/// [`Table::cursor`] makes it, and [`Table::cursor_for_update`] one with exclusive locks.
 ///
 /// It reads entries as a [`Range`] does, and locks what it passes: a change that the same
 /// transaction makes meanwhile, through another handle of the table, may not show in the next 127
@@ -46,6 +46,7 @@ enum Place<K: Key, V: Value> {
 /// ```
 pub struct Cursor<'a, K: Key, V: Value, T: Transaction> {
     table: &'a Table<'a, K, V, T>,
+    mode: LockMode,
     place: Place<K, V>,
     /// What lies behind the place, if the last step went forward.
     after: Option<Range<'a, K, V, T>>,
@@ -56,9 +57,40 @@ pub struct Cursor<'a, K: Key, V: Value, T: Transaction> {
 impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
     /// A cursor, which is before the first entry. In a write transaction it locks what it passes as
     /// `get` does, not for an update: two transactions that walk the same rows and then change them
-    /// meet a `Conflict`.
+    /// meet a `Conflict`. See `cursor_for_update`.
     pub fn cursor<'a>(&'a self) -> Cursor<'a, K, V, T> {
-        Cursor { table: self, place: Place::Start, after: None, before: None }
+        self.cursor_in(LockMode::Shared)
+    }
+
+    fn cursor_in<'a>(&'a self, mode: LockMode) -> Cursor<'a, K, V, T> {
+        Cursor { table: self, mode, place: Place::Start, after: None, before: None }
+    }
+}
+
+impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
+    /// As `cursor`, with exclusive locks on what it passes: for rows that are then changed, through
+    /// another handle of the table. It locks up to 127 entries ahead.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use terrace::{Error, TableDef};
+    /// # let db = terrace::doc_test::database();
+    /// const JOBS: TableDef<u64, &str> = TableDef::new("jobs");
+    /// db.write(|txn| {
+    ///     let (jobs, mut to_change) = (txn.open_table(JOBS)?, txn.open_table(JOBS)?);
+    ///     (1..4).try_for_each(|number| to_change.insert(number, "waiting"))?;
+    ///     let mut cursor = jobs.cursor_for_update();
+    ///     let second = cursor.seek(2)?.expect("2 waits").key();
+    ///     to_change.update(second, "done")?;
+    ///     assert_eq!(cursor.next()?.expect("3 waits").key(), 3);
+    ///     assert_eq!(jobs.get(2)?.expect("there").value(), "done");
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn cursor_for_update<'a>(&'a self) -> Cursor<'a, K, V, WriteTransaction> {
+        self.cursor_in(LockMode::Exclusive)
     }
 }
 
@@ -148,12 +180,12 @@ impl<'a, K: Key, V: Value, T: Transaction> Cursor<'a, K, V, T> {
     }
 
     fn go_forward(&mut self, lower: Bound<Vec<u8>>) -> Result<Option<&Entry<K, V>>, Error> {
-        let after = self.table.range_between((lower, Bound::Unbounded), LockMode::Shared)?;
+        let after = self.table.range_between((lower, Bound::Unbounded), self.mode)?;
         self.step_forward(after)
     }
 
     fn go_back(&mut self, upper: Bound<Vec<u8>>) -> Result<Option<&Entry<K, V>>, Error> {
-        let before = self.table.range_between((Bound::Unbounded, upper), LockMode::Shared)?;
+        let before = self.table.range_between((Bound::Unbounded, upper), self.mode)?;
         self.step_back(before)
     }
 

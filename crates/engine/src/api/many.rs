@@ -106,9 +106,15 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
         self.range_between(beginning_with(bytes), LockMode::Shared)
     }
 
-    /// How many entries the table has. A read transaction gets what its snapshot has; in a write
-    /// transaction, whose own changes count, it locks the table as a whole, as for reading all of
-    /// it.
+    /// How many entries the table has. A read transaction gets what its snapshot has, and locks
+    /// nothing. A write transaction gets what is committed with its own changes, and locks the
+    /// table as a whole, as if it had read all of it: else another one could add a row before this
+    /// one commits, and what it has decided by the number would be wrong.
+    ///
+    /// So it waits for every transaction that has changed the table, and these wait for it until it
+    /// ends. Two that have both changed the table and then ask for its length meet a `Conflict`:
+    /// ask first. Where a number that may change at once will do,
+    /// [`len_unlocked`](Table::len_unlocked) gives it, or a read transaction.
     ///
     /// The count is kept with the commits, so that nothing is read for it, but for tables whose
     /// count is not known: those that an older version of Terrace has written last, and those of
@@ -158,6 +164,37 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
 }
 
 impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
+    /// As `len`, without a lock: what is committed at this moment, with this transaction's own
+    /// changes. It waits for no transaction and holds up none. Others may commit right after it, so
+    /// it is for statistics, and not for a rule such as "at most ten rows", which `len` is for.
+    ///
+    /// A table whose count is not known (see `len`) is counted by the first call, with locks.
+    ///
+    /// # Errors
+    ///
+    /// As `get`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use terrace::{Error, TableDef};
+    /// # let db = terrace::doc_test::database();
+    /// const EVENTS: TableDef<u64, &str> = TableDef::new("events");
+    /// db.write(|txn| txn.open_table(EVENTS)?.insert(1, "tick"))?;
+    /// let (one, other) = (db.begin_write()?, db.begin_write()?);
+    /// one.open_table(EVENTS)?.insert(2, "tick")?;
+    /// assert_eq!(one.open_table(EVENTS)?.len_unlocked()?, 2);
+    /// assert_eq!(other.open_table(EVENTS)?.len_unlocked()?, 1);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn len_unlocked(&self) -> Result<u64, Error> {
+        let (core, tree) = (self.live()?, self.tree_id());
+        match core.run(|context| context.rows_of_now(tree))? {
+            Some(rows) => Ok(rows),
+            None => self.len(),
+        }
+    }
+
     /// Deletes the entry with the greatest key in `bounds` and returns it.
     ///
     /// # Errors

@@ -73,8 +73,8 @@ impl WriteTransaction {
     ///
     /// # Errors
     ///
-    /// `TableTypes`, `TableSchema`; `InvalidOption` if `spec` is too long; `KeyTooLong` if the name
-    /// is; `Conflict`, `HomeFull`, and those of devices.
+    /// `TableTypes`, `TableSchema`, `DamagedSchema`; `InvalidOption` if `spec` is too long;
+    /// `KeyTooLong` if the name is; `Conflict`, `HomeFull`, and those of devices.
     ///
     /// # Examples
     ///
@@ -114,7 +114,7 @@ impl WriteTransaction {
     ///
     /// # Errors
     ///
-    /// `TableSchema`; `InvalidOption` if schema and names of types are too long together; those of
+    /// `TableSchema`, `DamagedSchema`; `InvalidOption` if schema and names of types are too long together; those of
     /// `open_table`.
     pub fn open_table_with<'t, K: Key, V: Value>(
         &'t self,
@@ -186,7 +186,7 @@ impl ReadTransaction {
     ///
     /// # Errors
     ///
-    /// `TableSchema`; those of [`ReadTransaction::open_table`].
+    /// `TableSchema`, `DamagedSchema`; those of [`ReadTransaction::open_table`].
     pub fn open_table_with<'t, K: Key, V: Value>(
         &'t self,
         table: TableDef<'t, K, V>,

@@ -452,6 +452,13 @@ impl Context {
         committed.map(|rows| told(rows + self.own_rows(tree))).transpose()
     }
 
+    /// The rows of a table, if its count is known: those committed at this moment, and its own.
+    /// Nothing is locked.
+    pub(crate) fn rows_of_now(&self, tree: TreeId) -> Result<Option<u64>, Error> {
+        let committed = self.engine.counts.rows_of_now(tree);
+        committed.map(|rows| told(rows + self.own_rows(tree))).transpose()
+    }
+
     /// Notes the rows of a table that it has counted after `rows_of` did not know them.
     ///
     /// # Errors

@@ -382,7 +382,7 @@ impl<R: Read> Reader<R> {
         }
         self.name = Some(name.clone());
         (self.within, self.tables, self.rows) = (Within::Table, self.tables + 1, 0);
-        Ok(TableInfo { name, key_type, value_type, schema })
+        Ok(TableInfo { name, key_type, value_type, schema, damage: None })
     }
 
     /// The row at `at` of the frame.
@@ -481,6 +481,7 @@ mod tests {
                     key_type: "u64".into(),
                     value_type: "&[u8]".into(),
                     schema: prng.chance(2).then(|| schema(prng)),
+                    damage: None,
                 };
                 let rows = (0..prng.below(300))
                     .map(|key| {

@@ -31,6 +31,13 @@ pub enum Loss {
         /// The page of its header, or 0.
         header: PageId,
     },
+    /// A table's types or its schema: it is saved with what is left of them.
+    Schema {
+        /// Its name.
+        table: String,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A part of a table.
     InTable {
         /// Its name.
@@ -107,6 +114,7 @@ impl fmt::Display for Loss {
                 "a table without a name was found (header: {header}): it is saved as \"{table}\", \
                  without its types"
             ),
+            Loss::Schema { table, what } => write!(f, "table \"{table}\": {what}: it is lost"),
             Loss::InTable { table, flaw } => write!(f, "table \"{table}\": {flaw}"),
         }
     }

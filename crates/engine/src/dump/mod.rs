@@ -186,7 +186,7 @@ impl Saved {
         let key = catalog::decode_key(key)?;
         let entry = Entry::decode(key, value, self.source.home_pages)?;
         let Key::Table(name) = key else { return Ok(entry.tree) };
-        let info = TableInfo::new(name, &entry.types, entry.schema.as_deref());
+        let info = entry.info(name);
         let tree = self.source.tree(entry.tree, entry.header);
         self.tables.insert(info.name.clone(), (info, tree));
         Ok(entry.tree)
@@ -277,6 +277,11 @@ fn save_table<W: Write>(
     dumped.tables += 1;
     writer.table(info)?;
     let mut rows = Rows { name: &info.name, writer, told, dumped, state: State::Whole };
+    if let Some(what) = info.damage {
+        rows.state = State::Partial;
+        rows.dumped.losses += 1;
+        (rows.told)(&Loss::Schema { table: info.name.clone(), what });
+    }
     if tree.is_unfinished() {
         let what = "the table was not loaded to its end";
         let page = PageId(tree.header().0);

@@ -228,7 +228,8 @@ impl Error {
             | Error::NotAValue { table, .. }
             | Error::Undecodable { table, .. }
             | Error::TableTypes { table, .. }
-            | Error::TableSchema { table, .. } => table.explain(name_of),
+            | Error::TableSchema { table, .. }
+            | Error::DamagedSchema { table, .. } => table.explain(name_of),
             Error::LockTimeout(wait) | Error::Nested(wait) if wait.table.is_empty() => {
                 wait.table = name_of(wait.tree).unwrap_or_default();
             }

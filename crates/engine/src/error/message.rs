@@ -49,6 +49,7 @@ impl fmt::Display for Error {
             | Error::Undecodable { .. }
             | Error::TableTypes { .. }
             | Error::TableSchema { .. }
+            | Error::DamagedSchema { .. }
             | Error::TableExists { .. }
             | Error::TooManyTables { .. }
             | Error::NoSuchTable { .. } => of_table(self, f),
@@ -224,6 +225,11 @@ fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             }
             write!(f, ", but was opened with {asked}: open it with its own, or without one")
         }
+        Error::DamagedSchema { table, what } => write!(
+            f,
+            "the catalog's entry of {table} is damaged: {what}; its rows are not: open it without \
+             asking for a schema, or as a raw table, and copy them into another table",
+        ),
         Error::NoSuchTable { name } => write!(
             f,
             "there is no table \"{}\": open it in a write transaction to create it",

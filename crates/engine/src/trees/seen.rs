@@ -69,7 +69,7 @@ impl Trees {
                 let key = catalog::decode_key(key).map_err(corrupt)?;
                 if let Key::Table(name) = key {
                     let entry = Entry::decode(key, value, self.home_pages).map_err(corrupt)?;
-                    infos.push(TableInfo::new(name, &entry.types, entry.schema.as_deref()));
+                    infos.push(entry.info(name));
                 }
             }
         }

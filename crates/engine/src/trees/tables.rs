@@ -133,7 +133,7 @@ impl Trees {
         let id = tree.id();
         let types: Arc<str> = asked.types.expect("a table is made with types").into();
         let schema = asked.schema.cloned().map(Arc::new);
-        let made = OpenTable { tree, types, schema };
+        let made = OpenTable { tree, types, schema, damaged: None };
         let entry = made.entry();
         let (key, value, garbage) = (table_key(name), entry.encode(), garbage_key(id));
         context.lock_key(CATALOG, garbage_lock(id), LockMode::Exclusive, || garbage.to_vec())?;
@@ -277,7 +277,8 @@ impl Trees {
     ///
     /// # Errors
     ///
-    /// `Corrupt` at the first flaw, `Conflict`, those of the pool.
+    /// `Corrupt` at the first flaw; `DamagedSchema` if there is none but that; `Conflict`, those of
+    /// the pool.
     pub(crate) fn check(&self, context: &mut Context) -> Result<CheckReport, Error> {
         let engine = Arc::clone(context.engine());
         context.lock_table(CATALOG, LockMode::Shared)?;
@@ -305,6 +306,7 @@ impl Trees {
                 1 + stats.leaves + stats.inner_nodes + stats.overflow_pages + stats.pending_pages;
         }
         self.check_owners()?;
+        self.check_descriptions()?;
         Ok(report)
     }
 

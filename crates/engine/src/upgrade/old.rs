@@ -174,6 +174,7 @@ impl Old {
                 key_type: key_type.to_string(),
                 value_type: value_type.to_string(),
                 schema: None,
+                damage: None,
             };
             let (tree, header) = (u32_at(head, 1), PageId(u64_at(head, 5)));
             tables.push(OldTable { info, tree, header });

@@ -1,5 +1,5 @@
 //! The table of restart methods: what a flash tier remembers when the database is opened again. The
-//! other axis beside the designs; a pair of the two is a run of the ICDE 2013 paper [S3 III].
+//! other axis beside the designs; a pair of the two is a run of the ICDE 2013 paper.
 //!
 //! - T1: names are unique, lower case, and stay: they are part of the command and of its output.
 //! - T2: a restart method decides how much of the flash is used again, never what the database
@@ -17,36 +17,46 @@
 //! | `map-zone` | whole, when the slots of an eviction zone are used up (CAC) | the same |
 //! | `map-chunks` | in chunks, each with a log page of its own (FASC) | as `map-log` |
 //! | `map-through` | the same, each change at once (FASC_T) | as `map-log` |
+// Source: [S3 III].
 
 use crate::designs::{Batch, Cleaning, Design, Replacement, UnknownName, find_in};
 
 /// How the flash tier is found again when the database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartKind {
-    /// It starts cold (SSDBP) [S3 I].
+    /// It starts cold (SSDBP).
+    // Source: [S3 I].
     Forget,
-    /// Entries hardened one by one, as by a memory-mapped file (MMR) [S3 III-B].
+    /// Entries hardened one by one, as by a memory-mapped file (MMR).
+    // Source: [S3 III-B].
     MemoryMapped,
-    /// Entries rebuilt from records in the log (LBR) [S3 III-C].
+    /// Entries rebuilt from records in the log (LBR).
+    // Source: [S3 III-C].
     LogBased,
-    /// Entries hardened in passes, and verified (LVR) [S3 III-D].
+    /// Entries hardened in passes, and verified (LVR).
+    // Source: [S3 III-D].
     LazyVerification,
     /// Entries hardened by a journal of their own, pages verified on first use, changes redone on
     /// first use: no paper has it.
     Warm,
     /// The table of `Warm`, and the log redone over a warm tier before the database is open: what
-    /// FaCE, FASC and CAC do after a crash [S2 6; sources.U1, sources.U2].
+    /// FaCE, FASC and CAC do after a crash.
+    // Source: [S2 6; sources.U1, sources.U2].
     MapLog,
     /// The same with FaCE's segments: appended slots are told of when a segment is full, and
-    /// an opening reads what is in the slots behind [sources.U1].
+    /// an opening reads what is in the slots behind.
+    // Source: [sources.U1].
     MapSegments,
     /// The same with CAC's eviction zone: only its slots are reused before the next begins, and an
-    /// opening reads what is in them [sources.U2].
+    /// opening reads what is in them.
+    // Source: [sources.U2].
     MapZone,
     /// The same over FASC's map: chunks of the table, changes appended to a log page of each, one
-    /// append for each block that is written [S2 6; sources.R16].
+    /// append for each block that is written.
+    // Source: [S2 6; sources.R16].
     MapChunks,
-    /// FASC's map with each change written at once (FASC_T) [S2 6, 7.2].
+    /// FASC's map with each change written at once (FASC_T).
+    // Source: [S2 6, 7.2].
     MapThrough,
 }
 
