@@ -30,7 +30,13 @@ pub fn man(options: &Man) -> Result<(), Failure> {
     let mut command = terrace();
     command.build();
     match &options.out {
-        Some(folder) => write(&command, folder),
+        Some(folder) => {
+            let made = fs::create_dir_all(folder);
+            made.map_err(|error| {
+                Failure::failed(format!("cannot make {}", folder.display()), error)
+            })?;
+            write(&command, folder)
+        }
         None => {
             standard_output::show(&String::from_utf8_lossy(&page(&command)?));
             Ok(())

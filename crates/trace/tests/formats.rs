@@ -462,6 +462,14 @@ fn an_unknown_format_lists_the_known() {
 }
 
 /// A file of columns whose first row was bad was in no known format.
+/// Three lines of columns, 24 bytes together, were read as one binary record of libCacheSim.
+#[test]
+fn text_is_no_binary_record() {
+    let text = "1,x,5,w\n2,y,6,r\n1,z,6,r\n";
+    let error = from(text, None, BadInput::Refuse).map(|_| ()).expect_err("no format");
+    assert!(error.to_string().contains("begins with `1,x,5,w`"), "{error}");
+}
+
 #[test]
 fn a_header_tells_a_file_of_bad_rows() {
     let mut reader = from("time,page\n1,-4\n", None, BadInput::Refuse).expect("told");

@@ -18,6 +18,7 @@ mod setting;
 mod shown;
 mod time;
 
+pub use choice::is_held;
 pub use estimate::{Estimate, GAIN_TOLD_MAX};
 pub use setting::Setting;
 pub use shown::Advice;

@@ -128,15 +128,8 @@ impl Advice {
             self.assumptions(),
             self.table().text()
         );
-        if self.estimates.iter().any(|one| one.stage == Stage::Coarse) {
-            text += "~ from small samples: left out early, as others are better\n";
-        }
-        if self.estimates.iter().any(|one| !is_held(one.design.name)) {
-            text += "! not advised: predictions for it were off (docs/ADVICE.md)\n";
-        }
-        if self.choice.verdict == Verdict::ReadsAhead {
-            text += "no row is advised: predictions for loads that read ahead were off \
-                     (docs/ADVICE.md)\n";
+        for note in self.notes() {
+            text += &format!("{note}\n");
         }
         for line in [self.policies_text(), self.check_text()].into_iter().flatten() {
             text += &format!("{line}\n");
@@ -158,6 +151,35 @@ impl Advice {
         text
     }
 
+    /// What marks say, and what is not advised.
+    pub fn notes(&self) -> Vec<&'static str> {
+        let is_any = |mark| (0..self.estimates.len()).any(|at| self.mark(at) == mark);
+        let reads_ahead = self.choice.verdict == Verdict::ReadsAhead;
+        [
+            (is_any(" ~"), "~ from small samples: left out early, as others are better"),
+            (is_any(" !"), "! not advised: predictions for it were off (docs/ADVICE.md)"),
+            (
+                reads_ahead,
+                "no row is advised: predictions for loads that read ahead were off \
+                 (docs/ADVICE.md)",
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(holds, note)| holds.then_some(note))
+        .collect()
+    }
+
+    /// The mark of a row: what is advised, what may not be, what is from small samples.
+    pub fn mark(&self, at: usize) -> &'static str {
+        let one = &self.estimates[at];
+        match one.stage {
+            _ if self.choice.taken == Some(at) => " *",
+            _ if !is_held(one.design.name) => " !",
+            Stage::Coarse => " ~",
+            Stage::Full => "",
+        }
+    }
+
     fn home_iops(&self) -> Option<f64> {
         let home = self.baseline.seen.rates().home;
         self.setting.pace().map(|pace| pace * (home.reads + home.writes))
@@ -177,12 +199,7 @@ impl Advice {
             "a month",
         ]);
         for (at, one) in self.estimates.iter().enumerate().filter(|&(at, _)| self.is_shown(at)) {
-            let mark = match one.stage {
-                _ if self.choice.taken == Some(at) => " *",
-                _ if !is_held(one.design.name) => " !",
-                Stage::Coarse => " ~",
-                Stage::Full => "",
-            };
+            let mark = self.mark(at);
             let or_none = |text: Option<String>| text.unwrap_or("-".into());
             let per_day = one.flash_bytes_per_day.map(|bytes| format!("{:.1} GB", bytes / 1e9));
             table.row([

@@ -10,6 +10,7 @@
 //! requests a second, the time of a single one, bytes a second. Writes share the limits of reads
 //! unless they have their own.
 
+use super::names::named;
 use crate::quantity::{Span, bytes};
 use std::str::FromStr;
 use terrace_device::model::{Limits, MemberSpec, Preset, Spec, VolumeSpec};
@@ -40,8 +41,7 @@ impl FromStr for DeviceChoice {
             let spec = Spec::single(MemberSpec::Volume(volume(text)?));
             return Ok(DeviceChoice { name: text.into(), spec, preset: None });
         }
-        let preset = text.to_ascii_lowercase().parse::<Preset>();
-        let preset = preset.map_err(|unknown| {
+        let preset = named(text, str::parse::<Preset>).map_err(|unknown| {
             format!("{unknown}; or give figures, like iops=3000,latency=1ms,bandwidth=125MiB")
         })?;
         Ok(DeviceChoice { name: preset.name().into(), spec: preset.spec(), preset: Some(preset) })
@@ -125,6 +125,8 @@ mod tests {
     fn presets_are_found_in_any_case() {
         let device: DeviceChoice = "GP3".parse().expect("a preset");
         assert_eq!((device.name.as_str(), device.preset), ("gp3", Some(Preset::Gp3)));
+        let device: DeviceChoice = "PD_SSD".parse().expect("a preset");
+        assert_eq!(device.name, "pd-ssd");
     }
 
     #[test]
@@ -140,6 +142,7 @@ mod tests {
             ("iops=10,speed=4", "no figure `speed`"),
             ("iops=10,latency", "no figure"),
             ("floppy", "floppy"),
+            ("gp33", "did you mean `gp3`?"),
         ] {
             let error = text.parse::<DeviceChoice>().expect_err(text);
             assert!(error.contains(said) && !error.contains('\n'), "{text}: {error}");

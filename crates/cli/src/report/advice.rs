@@ -8,7 +8,7 @@
 use super::html::escaped;
 use super::plot::{Chart, Series};
 use super::{bottom, colour, parameters, top};
-use crate::advise::{Advice, Estimate, GAIN_TOLD_MAX};
+use crate::advise::{Advice, Estimate, GAIN_TOLD_MAX, is_held};
 use crate::table::percent;
 use serde_json::Value;
 use std::fmt::Write;
@@ -140,10 +140,12 @@ fn taken(advice: &Advice) -> Option<&Estimate> {
     advice.choice.taken.map(|at| &advice.estimates[at])
 }
 
-/// What is shown at first: what is advised, and the designs with the highest gains.
+/// What is shown at first: what is advised, and the designs with the highest gains, those that may
+/// be advised before the others.
 fn first(advice: &Advice) -> Vec<&'static str> {
     let mut all: Vec<&Estimate> = advice.estimates.iter().filter(|one| !is_limit(one)).collect();
-    all.sort_by(|a, b| b.gain.mean.total_cmp(&a.gain.mean));
+    let rank = |one: &Estimate| (is_held(one.design.name), one.gain.mean);
+    all.sort_by(|a, b| rank(b).partial_cmp(&rank(a)).expect("gains are numbers"));
     let mut names: Vec<&'static str> = Vec::new();
     for name in taken(advice).into_iter().chain(all).map(|one| one.design.name) {
         if !names.contains(&name) {
@@ -154,24 +156,27 @@ fn first(advice: &Advice) -> Vec<&'static str> {
 }
 
 fn figures(advice: &Advice) -> String {
-    let mut out = String::from(
-        "<h2>Figures</h2><p class=\"soft\">Busy: for each reference.</p><div class=\"panel\">\
-         <table><tr><th>design</th><th>size</th><th>of misses</th><th>gain</th>\
+    let notes = advice.notes().join(". ");
+    let notes = if notes.is_empty() { notes } else { format!(" {}.", escaped(&notes)) };
+    let mut out = format!(
+        "<h2>Figures</h2><p class=\"soft\">Busy: for each reference.{notes}</p>\
+         <div class=\"panel\"><table><tr><th>design</th><th>size</th><th>of misses</th><th>gain</th>\
          <th>home<br>busy</th><th>flash<br>busy</th><th>GB written<br>a day</th>\
          <th>drive writes<br>a day</th><th>years</th><th>a month</th></tr>",
     );
-    for one in &advice.estimates {
+    for (at, one) in advice.estimates.iter().enumerate() {
         let or_none =
             |number: Option<f64>| number.map_or("–".into(), |number| format!("{number:.1}"));
         let _ = write!(
             out,
-            "<tr><td class=\"{}\"><b>{}</b></td><td>{}</td><td>{}</td><td>{:.2}×</td>\
+            "<tr><td class=\"{}\"><b>{}</b>{}</td><td>{}</td><td>{}</td><td>{}</td>\
              <td>{:.1} µs</td><td>{:.1} µs</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             colour(one.design.name),
             one.design.name,
+            advice.mark(at),
             advice.setting.size_text(one.slots),
             percent(one.hit_ratio.mean),
-            one.gain.mean,
+            gain(one),
             one.home_s * 1e6,
             one.flash_s * 1e6,
             or_none(one.flash_bytes_per_day.map(|bytes| bytes / 1e9)),
@@ -182,4 +187,12 @@ fn figures(advice: &Advice) -> String {
     }
     out.push_str("</table></div>");
     out
+}
+
+/// A gain as far as it is told.
+fn gain(one: &Estimate) -> String {
+    match one.gain.mean {
+        gain if gain >= GAIN_TOLD_MAX => format!("&gt;{GAIN_TOLD_MAX}×"),
+        gain => format!("{gain:.2}×"),
+    }
 }

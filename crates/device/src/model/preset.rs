@@ -143,7 +143,7 @@ pub struct UnknownPreset {
 
 impl fmt::Display for UnknownPreset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no device {:?}; known are {}", self.name, Preset::NAMES.join(", "))
+        write!(f, "no device {:?}; known: {}", self.name, Preset::NAMES.join(", "))
     }
 }
 

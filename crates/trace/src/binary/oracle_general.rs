@@ -32,12 +32,14 @@ const HEAD_RECORDS: usize = 64;
 pub struct OracleGeneral;
 
 impl OracleGeneral {
-    /// Whether `head` looks like the beginning of such a file: times do not go back, and the next
-    /// request of an object comes later.
+    /// Whether `head` looks like the beginning of such a file: times do not go back, the next
+    /// request of an object comes later, and some byte is zero. Sizes have such a byte below 16
+    /// MiB; text has none.
     pub fn looks_like(head: &[u8]) -> bool {
         let mut time = 0;
         let mut records = head.chunks_exact(RECORD_BYTES).take(HEAD_RECORDS).enumerate().peekable();
         records.peek().is_some()
+            && head.contains(&0)
             && records.all(|(at, record)| {
                 let before = std::mem::replace(&mut time, u32_at(record, TIME_AT));
                 let next = u64_at(record, NEXT_AT) as i64;
