@@ -11,7 +11,7 @@ use super::workload::{Measured, Workload, measure};
 use crate::cost::{self, Demand, Latencies};
 use crate::load::Fill;
 use crate::pages::Keep;
-use crate::{BTreeOptions, BftlOptions, Error, FdOptions, Kind, PioOptions, Room};
+use crate::{BTreeOptions, BftlOptions, Error, FdOptions, Kind, LeafRead, PioOptions, Room};
 
 const ROUNDS_MAX: usize = 2;
 /// Parts of memory that queue and head may take, of 16.
@@ -88,6 +88,7 @@ impl Setup {
             sort_every: SORT_EVERY,
             batch_ops: BATCH_OPS,
             segments,
+            leaf_read: LeafRead::Whole,
             keep_leaves: Keep::Not,
             fill: Fill::default(),
         }
