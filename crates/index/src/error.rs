@@ -47,6 +47,13 @@ pub enum Error {
         /// Levels of the index.
         height: usize,
     },
+    /// A leaf of the PIO B-tree has no such number of pages.
+    Segments {
+        /// What was asked for.
+        segments: u32,
+        /// The most.
+        most: u32,
+    },
     /// The device has no room: grow it.
     Full {
         /// Bytes that were needed.
@@ -79,6 +86,9 @@ impl fmt::Display for Error {
                 "{pages} pages for a search are fewer than PioMax times height, {pio_max} times \
                  {height}: give it more, or lower PioMax"
             ),
+            Error::Segments { segments, most } => {
+                write!(f, "a leaf of {segments} pages: give it 1 to {most}")
+            }
             Error::Full { needed } => {
                 write!(f, "the index needs {needed} bytes, more than its device has: grow it")
             }

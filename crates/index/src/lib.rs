@@ -54,5 +54,5 @@ pub use load::{Fill, TreeLayout};
 pub use page::{Page, PageNo};
 pub use pages::{Devices, Keep, Room, Traffic};
 pub use pio::cost;
-pub use pio::{PioOptions, PioTree};
+pub use pio::{LeafRead, PioOptions, PioTree};
 pub use superblock::Kind;

@@ -121,10 +121,11 @@ impl TreeLayout {
         last.first + if self.height() == 1 { self.segments } else { 1 }
     }
 
-    /// Segments that a loaded leaf uses, but for the last leaf, which may have fewer entries.
-    pub(crate) fn used_segments(&self, leaf: u64) -> u32 {
-        let entries = self.entries_of(0, leaf).count() as u64;
-        (entries.div_ceil(Page::capacity(self.page_bytes) as u64)).max(1) as u32
+    /// The first keys of the segments that a loaded leaf uses, but for its first segment.
+    pub(crate) fn segment_keys(&self, leaf: u64) -> Vec<Key> {
+        let entries = self.entries_of(0, leaf);
+        let capacity = Page::capacity(self.page_bytes);
+        entries.step_by(capacity).skip(1).map(|at| self.source.entry(at).0).collect()
     }
 
     /// The entries of the source below node `node` of `level`, as their numbers.

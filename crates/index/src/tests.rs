@@ -20,7 +20,7 @@ use terrace_rt::{Prng, Stopped, Virtual, VirtualConfig};
 
 use crate::{
     BTree, BTreeOptions, Bftl, BftlOptions, Devices, Error, FdOptions, FdTree, Fill, Index, Keep,
-    Key, Op, PioOptions, PioTree, Pointer, Room, Source,
+    Key, LeafRead, Op, PioOptions, PioTree, Pointer, Room, Source,
 };
 
 const PAGE_BYTES: usize = 512;
@@ -71,6 +71,7 @@ fn pio_options(segments: u32) -> PioOptions {
         sort_every: 10,
         batch_ops: 20,
         segments,
+        leaf_read: LeafRead::Whole,
         keep_leaves: Keep::Lru,
         fill: Fill(0.7),
     }
@@ -83,6 +84,22 @@ fn pio(devices: Devices, start: Start) -> Result<Box<dyn Index>, Error> {
 fn pio_small(devices: Devices, start: Start) -> Result<Box<dyn Index>, Error> {
     let options = PioOptions { batch_ops: 1000, keep_leaves: Keep::Not, ..pio_options(1) };
     pio_of(devices, start, options)
+}
+
+fn pio_parts(devices: Devices, start: Start) -> Result<Box<dyn Index>, Error> {
+    let leaf_read = LeafRead::Segment { operations: 2 };
+    let options = PioOptions { leaf_read, keep_leaves: Keep::Not, ..pio_options(7) };
+    pio_of(devices, start, options)
+}
+
+/// Read one way and then the other: a leaf that was appended to as a whole has operations behind
+/// its entries.
+fn pio_both(devices: Devices, start: Start) -> Result<Box<dyn Index>, Error> {
+    let leaf_read = match start {
+        Start::Load(_) => LeafRead::Whole,
+        Start::Open => LeafRead::Segment { operations: 1 },
+    };
+    pio_of(devices, start, PioOptions { leaf_read, ..pio_options(5) })
 }
 
 fn fd_of(devices: Devices, start: Start, ratio: u64, keep: Keep) -> Result<Box<dyn Index>, Error> {
@@ -114,6 +131,8 @@ const STRUCTURES: &[(&str, Make)] = &[
     ("btree, leaves written at once", btree_through),
     ("pio", pio),
     ("pio, one segment", pio_small),
+    ("pio, by segments", pio_parts),
+    ("pio, read both ways", pio_both),
     ("fd", fd),
     ("fd, ratio 5", fd_wide),
     ("bftl", bftl),

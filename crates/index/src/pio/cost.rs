@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   search  = misses of inner nodes * read(1, 1) + read(1, segments in use)
+//!             by segments: + a group of a page and half of the segments for operations
 //!   insert  = (inner nodes a batch reads, by groups + its leaves: a segment read and one written
 //!              + shrinking: a leaf read and written each time its room for operations is used up)
 //!             / operations of a batch that meet in a leaf
@@ -15,22 +16,28 @@ use std::sync::Arc;
 use terrace_device::{Device, SECTOR_SIZE};
 use terrace_rt::{Nanos, Prng, now};
 
-use super::PioOptions;
+use super::{LeafRead, PioOptions};
 use crate::Error;
 use crate::entry::{ENTRY_BYTES, OP_BYTES};
 use crate::group::{self, ReadRun, WriteRun};
 use crate::page::{HEADER_BYTES, Page, PageKind};
 
 /// Leaf sizes that are tried, in pages.
-pub const SEGMENTS: [u32; 5] = [1, 2, 4, 8, 16];
+pub const SEGMENTS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// Segments for operations that are tried where a search reads segments.
+pub const OPERATIONS: [u32; 5] = [1, 2, 4, 8, 16];
+/// Bytes that LSMap has for a leaf beside a byte for each segment, where a search reads segments.
+const DIRECTORY_BYTES: f64 = 6.0;
 /// Groups that are timed for each latency.
 const ROUNDS: u64 = 8;
 
 /// Latencies of psync groups of a device, in ns for a request of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
-    /// One request at a time, of 1, 2, 4, 8 and 16 pages.
+    /// One request at a time, of as many pages as `SEGMENTS` says.
     pub read_alone: [f64; SEGMENTS.len()],
+    /// A page and such a request together, both of them.
+    pub read_pair: [f64; SEGMENTS.len()],
     /// PioMax requests together.
     pub read_group: [f64; SEGMENTS.len()],
     /// The same of writes.
@@ -51,19 +58,43 @@ impl Latencies {
     ) -> Result<Latencies, Error> {
         assert!(page_bytes.is_multiple_of(SECTOR_SIZE), "pages are whole sectors");
         let mut prng = Prng::from_seed(seed);
-        let mut timed = |requests: usize, write: Writes| -> Result<[f64; SEGMENTS.len()], Error> {
-            let mut latencies = [0.0; SEGMENTS.len()];
-            for (latency, pages) in latencies.iter_mut().zip(SEGMENTS) {
-                let span = time(&**device, (page_bytes, pages), requests, write, &mut prng)?;
-                *latency = span.0 as f64 / (ROUNDS * requests as u64) as f64;
+        let mut timed = |group: &[Part], writes: Writes| -> Result<Times, Error> {
+            let mut times = Times::default();
+            for (latency, pages) in times.iter_mut().zip(SEGMENTS) {
+                let pages: Vec<u32> = group.iter().map(|part| part.pages(pages)).collect();
+                let span = time(&**device, (page_bytes, &pages), writes, &mut prng)?;
+                *latency = span.0 as f64 / ROUNDS as f64;
             }
-            Ok(latencies)
+            Ok(times)
         };
+        let each = |times: Times| times.map(|latency| latency / pio_max as f64);
+        let together = vec![Part::Size; pio_max];
         Ok(Latencies {
-            read_alone: timed(1, Writes::No)?,
-            read_group: timed(pio_max, Writes::No)?,
-            write_group: timed(pio_max, Writes::Yes)?,
+            read_alone: timed(&[Part::Size], Writes::No)?,
+            read_pair: timed(&[Part::Page, Part::Size], Writes::No)?,
+            read_group: each(timed(&together, Writes::No)?),
+            write_group: each(timed(&together, Writes::Yes)?),
         })
+    }
+}
+
+type Times = [f64; SEGMENTS.len()];
+
+/// A request of a group.
+#[derive(Clone, Copy)]
+enum Part {
+    /// One page.
+    Page,
+    /// The size that is timed.
+    Size,
+}
+
+impl Part {
+    fn pages(self, size: u32) -> u32 {
+        match self {
+            Part::Page => 1,
+            Part::Size => size,
+        }
     }
 }
 
@@ -73,26 +104,30 @@ enum Writes {
     No,
 }
 
-/// How long `ROUNDS` groups take.
+/// How long `ROUNDS` groups of requests of so many pages take.
 fn time(
     device: &dyn Device,
-    (page_bytes, pages): (usize, u32),
-    requests: usize,
+    (page_bytes, group): (usize, &[u32]),
     writes: Writes,
     prng: &mut Prng,
 ) -> Result<Nanos, Error> {
-    let bytes = u64::from(pages) * page_bytes as u64;
+    let page = Page::new(page_bytes, PageKind::Node, 0);
     let begin = now();
     for _ in 0..ROUNDS {
-        let offsets: Vec<u64> =
-            (0..requests).map(|_| prng.below(device.len() / bytes) * bytes).collect();
-        let page = Page::new(page_bytes, PageKind::Node, 0);
+        let place = |pages: &u32| {
+            let bytes = u64::from(*pages) * page_bytes as u64;
+            (prng.below(device.len() / bytes) * bytes, *pages as usize)
+        };
+        let places: Vec<(u64, usize)> = group.iter().map(place).collect();
         if writes == Writes::Yes {
-            let run = |offset: &u64| -> WriteRun<'_> { (*offset, vec![&page; pages as usize]) };
-            group::write(device, &offsets.iter().map(run).collect::<Vec<_>>())?;
+            let run =
+                |(offset, pages): &(u64, usize)| -> WriteRun<'_> { (*offset, vec![&page; *pages]) };
+            group::write(device, &places.iter().map(run).collect::<Vec<_>>())?;
         } else {
-            let run = |offset: &u64| -> ReadRun { (*offset, vec![page.clone(); pages as usize]) };
-            group::read(device, &mut offsets.iter().map(run).collect::<Vec<_>>())?;
+            let run = |(offset, pages): &(u64, usize)| -> ReadRun {
+                (*offset, vec![page.clone(); *pages])
+            };
+            group::read(device, &mut places.iter().map(run).collect::<Vec<_>>())?;
         }
     }
     Ok(now().saturating_sub(begin))
@@ -131,18 +166,22 @@ impl Estimate {
 /// If `options.segments` is none of `SEGMENTS`.
 #[must_use]
 pub fn estimate(latencies: &Latencies, demand: &Demand, options: &PioOptions) -> Estimate {
-    let size = SEGMENTS.iter().position(|size| *size == options.segments);
-    let size = size.expect("a leaf size of the table");
+    assert!(SEGMENTS.contains(&options.segments), "a leaf size of the table");
+    let segments = f64::from(options.segments);
     let page_bytes = options.room.page_bytes as f64;
     let body = page_bytes - HEADER_BYTES as f64;
-    let leaf_bytes = body * f64::from(options.segments);
+    let leaf_bytes = body * segments;
     let full_bytes = leaf_bytes * options.fill.0;
     let leaves = (demand.entries as f64 * ENTRY_BYTES as f64 / full_bytes).max(1.0);
     let fanout = body / ENTRY_BYTES as f64 * options.fill.0;
 
+    let leaf_map = match options.leaf_read {
+        LeafRead::Whole => 1.0,
+        LeafRead::Segment { .. } => segments + DIRECTORY_BYTES,
+    };
+    let map_pages = leaves * leaf_map / page_bytes;
     let pool_pages =
-        (options.room.memory_pages as f64 - options.queue_pages as f64 - leaves / page_bytes)
-            .max(1.0);
+        (options.room.memory_pages as f64 - options.queue_pages as f64 - map_pages).max(1.0);
     let mut inner = Vec::new();
     let mut nodes = leaves;
     while nodes > 1.0 {
@@ -151,9 +190,20 @@ pub fn estimate(latencies: &Latencies, demand: &Demand, options: &PioOptions) ->
     }
     let misses = misses(&inner, pool_pages);
 
-    let used = (f64::from(options.segments) * (options.fill.0 + 1.0) / 2.0).ceil();
-    let used_size = SEGMENTS.iter().position(|size| f64::from(*size) >= used).unwrap_or(size);
-    let search = misses * latencies.read_alone[0] + latencies.read_alone[used_size];
+    let spare_bytes = leaf_bytes - full_bytes;
+    let (leaf_read, shrunk, room_bytes) = match options.leaf_read {
+        LeafRead::Whole => {
+            let used = (segments * (options.fill.0 + 1.0) / 2.0).ceil();
+            (latencies.read_alone[at_least(used)], segments, spare_bytes)
+        }
+        LeafRead::Segment { operations } => {
+            let room_bytes = spare_bytes.min(f64::from(operations) * body);
+            let appended = (room_bytes / body / 2.0).ceil();
+            let shrunk = (full_bytes / body).ceil();
+            (latencies.read_pair[at_least(appended)], shrunk, room_bytes)
+        }
+    };
+    let search = misses * latencies.read_alone[0] + leaf_read;
 
     let queued = options.queue_pages as f64 * page_bytes / OP_BYTES as f64;
     // Of `queued` random keys, those that are first in their leaf.
@@ -164,9 +214,16 @@ pub fn estimate(latencies: &Latencies, demand: &Demand, options: &PioOptions) ->
     let batch = inner_reads * latencies.read_group[0]
         + touched * (latencies.read_group[0] + latencies.write_group[0]);
     // Room for operations until a leaf shrinks.
-    let room_ops = ((leaf_bytes - full_bytes) / OP_BYTES as f64).max(1.0);
+    let room_ops = (room_bytes / OP_BYTES as f64).max(1.0);
+    let size = at_least(shrunk);
     let shrink = (latencies.read_group[size] + latencies.write_group[size]) / room_ops;
     Estimate { search, insert: batch / queued + shrink }
+}
+
+/// The place in `SEGMENTS` of the least size that has `pages`.
+fn at_least(pages: f64) -> usize {
+    let enough = SEGMENTS.iter().position(|size| f64::from(*size) >= pages);
+    enough.unwrap_or(SEGMENTS.len() - 1)
 }
 
 /// Inner nodes that a search reads: the pool has the upper levels, and a share of the first that
@@ -182,14 +239,24 @@ fn misses(inner: &[f64], pool_pages: f64) -> f64 {
     misses
 }
 
-/// The sizes with the least cost, by the model: of all `SEGMENTS`, and of queues from a page to all
-/// of memory but a page.
+/// The sizes with the least cost, by the model: of all `SEGMENTS`, of queues from a page to all of
+/// memory but a page, and of all `OPERATIONS` if a search reads segments.
 #[must_use]
 pub fn choose(latencies: &Latencies, demand: &Demand, options: &PioOptions) -> PioOptions {
     let most = options.room.memory_pages.saturating_sub(1).max(1);
     let queues = (0..=16).map(|part| (most * part / 16).max(1));
+    let reads: Vec<LeafRead> = match options.leaf_read {
+        LeafRead::Whole => vec![LeafRead::Whole],
+        LeafRead::Segment { .. } => {
+            OPERATIONS.map(|operations| LeafRead::Segment { operations }).into()
+        }
+    };
     let all = queues.flat_map(|queue_pages| {
-        SEGMENTS.map(|segments| PioOptions { queue_pages, segments, ..*options })
+        let reads = reads.iter();
+        reads.flat_map(move |leaf_read| {
+            let leaf_read = *leaf_read;
+            SEGMENTS.map(|segments| PioOptions { queue_pages, segments, leaf_read, ..*options })
+        })
     });
     let cost = |options: &PioOptions| estimate(latencies, demand, options).of_mix(demand);
     all.min_by(|one, other| cost(one).total_cmp(&cost(other))).expect("there are sizes")

@@ -6,6 +6,14 @@
 //!                                        ^ LSMap: the last segment in use
 //! ```
 //!
+//! With `LeafRead::Segment`, operations begin a segment of their own:
+//!
+//! ```text
+//!   segment 0        1         ... 9             10      11
+//!   | entries, full | entries | ... | entries > | ops > | not used yet |
+//!      LSMap: first keys of these                 a search reads one of those, and these
+//! ```
+//!
 //! - F1: entries fill the segments in their order; operations stand behind the last entry in that
 //!   of time, and are newer.
 //! - F2: an update appends to the last segment in use, and to those behind it. When the last one is
@@ -16,50 +24,34 @@
 
 use std::sync::Arc;
 
+use super::map::Shape;
 use crate::entry::{Key, Op, Pointer, overlay};
-use crate::page::{Page, PageKind, PageNo};
+use crate::page::{Page, PageKind};
 
-/// LSMap: the segments in use of each leaf, by the place of its first page. A byte each.
-#[derive(Default)]
-pub(super) struct SegmentMap {
-    used: Vec<u8>,
-    segments: u32,
+/// What is known of a leaf when all its segments were read, `None` where no page was whole (F3);
+/// `None` if it is no leaf.
+pub(super) fn shape(read: &[Option<Page>]) -> Option<Shape> {
+    let generation = read.first()?.as_ref()?.link();
+    let in_use: Vec<&Page> = read
+        .iter()
+        .map_while(Option::as_ref)
+        .take_while(|page| page.link() == generation && page.level() == 0)
+        .take_while(|page| page.is_of(PageKind::Node))
+        .collect();
+    shape_of(&in_use)
 }
 
-impl SegmentMap {
-    pub(super) fn new(segments: u32) -> SegmentMap {
-        SegmentMap { used: Vec::new(), segments }
-    }
-
-    pub(super) fn set(&mut self, leaf: PageNo, used: u32) {
-        let at = (leaf / self.segments) as usize;
-        if at >= self.used.len() {
-            self.used.resize(at + 1, 0);
-        }
-        self.used[at] = used as u8;
-    }
-
-    /// `None` after an opening, until the leaf has been read.
-    pub(super) fn get(&self, leaf: PageNo) -> Option<u32> {
-        let used = self.used.get((leaf / self.segments) as usize).copied().unwrap_or(0);
-        (used > 0).then_some(u32::from(used))
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.used.len() as u64
-    }
+/// The same of the segments in use.
+pub(super) fn shape_of(in_use: &[&Page]) -> Option<Shape> {
+    let used = in_use.len() as u32;
+    let operations = in_use.iter().position(|page| page.ops() > 0).map_or(used, |at| at as u32);
+    let filled = in_use.iter().skip(1).take_while(|page| page.entries() > 0);
+    let firsts = filled.map(|page| page.key(0)).collect();
+    (used > 0).then_some(Shape { used, operations, firsts })
 }
 
-/// The segments in use among all `read` of a leaf (F3).
-pub(super) fn used(read: &[Option<Page>]) -> u32 {
-    let generation = read.first().and_then(Option::as_ref).map(Page::link);
-    let is_used = |page: &&Option<Page>| {
-        page.as_ref().is_some_and(|page| Some(page.link()) == generation && page.level() == 0)
-    };
-    read.iter().take_while(is_used).count() as u32
-}
-
-/// What `segments` say of `key`.
+/// What `segments` say of `key`: those of a leaf in their order, at least the one that it is in
+/// and all with operations.
 pub(super) fn find(segments: &[Arc<Page>], key: Key) -> Option<Pointer> {
     if let Some(op) = segments.iter().rev().find_map(|segment| segment.last_op(key)) {
         return op.answer();

@@ -7,35 +7,39 @@
 //! ```
 //!
 //! `queue` has the operations that wait, `update` applies them, `leaf` has the pages of a leaf,
-//! `cost` picks the sizes.
+//! `map` what is known of them in memory (LSMap), `read` the two ways to read them, `cost` picks
+//! the sizes.
 //!
 //! - O1: a key's newest operation is in the queue, or it has reached the key's leaf.
 //! - O2: batches are bracketed: a crash in one puts its pages back, and its operations wait again.
 //! - O3: at most PioMax nodes of each level are in memory beside the pool.
 //! - Differs from the paper: segments that lie side by side are read and written by one request;
-//!   the log is the crate's journal, on a device of its own.
+//!   the log is the crate's journal, on a device of its own; with `LeafRead::Segment` a search
+//!   reads the part of a leaf that its key can be in.
 //! - Not for: writes that must be seen on the device at once; see `flush`.
 
 pub mod cost;
 mod leaf;
+mod map;
 mod queue;
+mod read;
 mod update;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use self::leaf::SegmentMap;
+use self::map::{Directory, SEGMENTS_MAX, SegmentMap, Shape};
 use self::queue::Queue;
+pub use self::read::LeafRead;
+use self::read::{Leaves, Lookup, Scan};
 use crate::Error;
 use crate::entry::{Key, Op, Pointer, Source, number, overlay};
 use crate::index::{Index, Memory};
 use crate::journal::Covered;
 use crate::load::{Fill, Naming, TreeLayout};
-use crate::page::{Page, PageNo};
-use crate::pages::{Devices, Keep, Pages, Room, Run, Traffic};
-use crate::search::{
-    Added, Span, Visit, Wanted, child_for_keys, child_for_range, in_order, search, sorted,
-};
+use crate::page::PageNo;
+use crate::pages::{Devices, Keep, Pages, Room, Traffic};
+use crate::search::{in_order, search, sorted};
 use crate::superblock::Kind;
 
 /// Parameters of a PIO B-tree.
@@ -49,8 +53,10 @@ pub struct PioOptions {
     pub sort_every: usize,
     /// Operations that a batch has at most (`bcnt`).
     pub batch_ops: usize,
-    /// Pages of a leaf (L).
+    /// Pages of a leaf (L), at most 255.
     pub segments: u32,
+    /// What a search reads of a leaf.
+    pub leaf_read: LeafRead,
     /// Whether leaves stay in memory, beside the inner nodes.
     pub keep_leaves: Keep,
     /// How full a load makes leaves and nodes.
@@ -68,6 +74,13 @@ pub struct PioTree {
 }
 
 const STATE_BYTES: usize = 12;
+
+fn check_segments(segments: u32) -> Result<(), Error> {
+    if (1..=SEGMENTS_MAX).contains(&segments) {
+        return Ok(());
+    }
+    Err(Error::Segments { segments, most: SEGMENTS_MAX })
+}
 
 /// Whether a batch is bracketed by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,6 +109,7 @@ impl PioTree {
         source: Arc<dyn Source>,
         options: PioOptions,
     ) -> Result<PioTree, Error> {
+        check_segments(options.segments)?;
         let layout = PioTree::layout(source, &options);
         let mut pages = Pages::create(devices, Kind::Pio, options.room)?;
         layout.write(&mut pages)?;
@@ -121,7 +135,9 @@ impl PioTree {
         let mut tree = PioTree::with(pages, options, layout.root(), layout.height())?;
         for leaf in 0..layout.leaves() {
             let first = layout.first_leaf() + leaf as PageNo * options.segments;
-            tree.map.set(first, layout.used_segments(leaf));
+            let firsts = layout.segment_keys(leaf);
+            let used = firsts.len() as u32 + 1;
+            tree.map.set(first, &Shape { used, operations: used, firsts });
         }
         tree.share_memory()?;
         tree.flush()?;
@@ -137,7 +153,11 @@ impl PioTree {
         pages.check_search(height)?;
         let queue_bytes = options.queue_pages * pages.room().page_bytes;
         let queue = Queue::new(queue_bytes, options.sort_every);
-        let map = SegmentMap::new(options.segments);
+        let directory = match options.leaf_read {
+            LeafRead::Whole => Directory::Not,
+            LeafRead::Segment { .. } => Directory::Kept,
+        };
+        let map = SegmentMap::new(options.segments, directory);
         Ok(PioTree { pages, options, queue, map, root, height })
     }
 
@@ -154,6 +174,7 @@ impl PioTree {
         }
         let (root, height) = (number(&state, 0), number(&state, 4) as usize);
         let options = PioOptions { segments: number(&state, 8), ..options };
+        check_segments(options.segments)?;
         let mut tree = PioTree::with(pages, options, root, height)?;
         tree.share_memory()?;
         // No batch may end before all are in the queue: its mark would cover later ones.
@@ -187,75 +208,14 @@ impl PioTree {
     }
 }
 
-/// Lookups of sorted keys.
-struct Lookup<'a> {
-    keys: &'a [Key],
-    answers: &'a mut [Option<Pointer>],
-    leaves: Leaves<'a>,
-}
-
-/// How leaves are read.
-struct Leaves<'a> {
-    map: &'a mut SegmentMap,
-    segments: u32,
-    keep: Keep,
-}
-
-impl Leaves<'_> {
-    /// The segments in use of each leaf of a group, by one request each.
-    fn read(&mut self, pages: &mut Pages, group: &[Wanted]) -> Result<Vec<Vec<Arc<Page>>>, Error> {
-        let used = update::segments_in_use(pages, self.map, self.segments, group)?;
-        let run = |((first, _), used): (&Wanted, &u32)| Run { first: *first, pages: *used };
-        let runs: Vec<Run> = group.iter().zip(&used).map(run).collect();
-        pages.get_runs(&runs, self.keep)
-    }
-}
-
-impl Visit for Lookup<'_> {
-    fn child(&self, node: &Page, span: &mut Span) -> Option<Wanted> {
-        child_for_keys(node, |at| self.keys[at], span)
-    }
-
-    fn leaves(&mut self, pages: &mut Pages, group: &[Wanted]) -> Result<Vec<Added>, Error> {
-        let leaves = self.leaves.read(pages, group)?;
-        for ((_, span), segments) in group.iter().zip(leaves) {
-            for at in span.clone() {
-                self.answers[at] = leaf::find(&segments, self.keys[at]);
-            }
-        }
-        Ok(Vec::new())
-    }
-}
-
-/// A range, its leaves group by group (prange).
-struct Scan<'a> {
-    keys: Range<Key>,
-    found: Vec<(Key, Pointer)>,
-    leaves: Leaves<'a>,
-}
-
-impl Visit for Scan<'_> {
-    fn child(&self, node: &Page, span: &mut Span) -> Option<Wanted> {
-        child_for_range(node, &self.keys, span)
-    }
-
-    fn leaves(&mut self, pages: &mut Pages, group: &[Wanted]) -> Result<Vec<Added>, Error> {
-        for segments in self.leaves.read(pages, group)? {
-            let entries = leaf::entries(segments.iter().map(Arc::as_ref), &[]);
-            self.found.extend(entries.into_iter().filter(|(key, _)| self.keys.contains(key)));
-        }
-        Ok(Vec::new())
-    }
-}
-
 impl PioTree {
     fn lookup(&mut self, keys: &[Key]) -> Result<Vec<Option<Pointer>>, Error> {
         let mut answers = vec![None; keys.len()];
         if keys.is_empty() {
             return Ok(answers);
         }
-        let PioOptions { segments, keep_leaves: keep, .. } = self.options;
-        let leaves = Leaves { map: &mut self.map, segments, keep };
+        let PioOptions { segments, leaf_read: read, keep_leaves: keep, .. } = self.options;
+        let leaves = Leaves { map: &mut self.map, segments, read, keep };
         let mut lookup = Lookup { keys, answers: &mut answers, leaves };
         let root = [(self.root, 0..keys.len())];
         search(&mut self.pages, &mut lookup, self.height - 1, &root)?;
@@ -300,8 +260,8 @@ impl Index for PioTree {
         if keys.start >= keys.end {
             return Ok(Vec::new());
         }
-        let PioOptions { segments, keep_leaves: keep, .. } = self.options;
-        let leaves = Leaves { map: &mut self.map, segments, keep };
+        let PioOptions { segments, leaf_read: read, keep_leaves: keep, .. } = self.options;
+        let leaves = Leaves { map: &mut self.map, segments, read, keep };
         let mut scan = Scan { keys: keys.clone(), found: Vec::new(), leaves };
         let root = [(self.root, 0..usize::MAX)];
         search(&mut self.pages, &mut scan, self.height - 1, &root)?;

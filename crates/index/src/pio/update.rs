@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use super::PioTree;
-use super::leaf::{self, SegmentMap};
+use super::leaf;
+use super::map::SegmentMap;
+use super::read::{LeafRead, segments_in_use};
+use super::{PioOptions, PioTree};
 use crate::Error;
 use crate::entry::{Key, Op, Pointer};
 use crate::page::{Page, PageKind, PageNo};
@@ -22,9 +24,8 @@ pub(super) fn update(tree: &mut PioTree, ops: &[Op]) -> Result<(), Error> {
     if ops.is_empty() {
         return Ok(());
     }
-    let segments = tree.options.segments;
-    let keep_leaves = tree.options.keep_leaves;
-    let mut batch = Batch { ops, segments, keep_leaves, map: &mut tree.map };
+    let options = tree.options;
+    let mut batch = Batch { ops, options, map: &mut tree.map };
     let root = [(tree.root, 0..ops.len())];
     let mut added = search(&mut tree.pages, &mut batch, tree.height - 1, &root)?;
     while !added.is_empty() {
@@ -75,8 +76,7 @@ fn write_node(
 /// A batch on its way.
 struct Batch<'a> {
     ops: &'a [Op],
-    segments: u32,
-    keep_leaves: Keep,
+    options: PioOptions,
     map: &'a mut SegmentMap,
 }
 
@@ -94,26 +94,36 @@ impl Visit for Batch<'_> {
     }
 
     fn leaves(&mut self, pages: &mut Pages, group: &[Wanted]) -> Result<Vec<Added>, Error> {
-        let used = segments_in_use(pages, self.map, self.segments, group)?;
+        let known =
+            |(first, _): &Wanted| segments_in_use(pages, self.map, self.options.segments, *first);
+        let used: Vec<u32> = group.iter().map(known).collect::<Result<_, Error>>()?;
         let last_of =
             |((first, _), used): (&Wanted, &u32)| Run { first: first + used - 1, pages: 1 };
         let runs: Vec<Run> = group.iter().zip(&used).map(last_of).collect();
-        let lasts = pages.get_runs(&runs, self.keep_leaves)?;
+        let lasts = pages.get_runs(&runs, self.options.keep_leaves)?;
         let mut written = Vec::new();
         let mut shrinking = Vec::new();
         for (at, ((first, span), mut last)) in group.iter().zip(lasts).enumerate() {
             let last = last.pop().expect("one page");
-            let ops = &self.ops[span.clone()];
-            match append(&last, ops, self.segments - used[at]) {
-                Some(appended) => {
-                    self.map.set(*first, used[at] + appended.len() as u32 - 1);
-                    written.extend((first + used[at] - 1..).zip(appended));
+            match self.append(*first, used[at], &last, &self.ops[span.clone()]) {
+                Some((from, appended)) => {
+                    let more = from + appended.len() as u32 - used[at];
+                    self.map.append(*first, more, from);
+                    written.extend((first + from..).zip(appended));
                 }
                 None => shrinking.push(Shrinking { at, first: *first, last, used: used[at] }),
             }
         }
-        let added = self.shrink(pages, group, shrinking, &mut written)?;
-        pages.write(written, Undo::Wanted, self.keep_leaves)?;
+        let at_once = (pages.room().search_pages / self.options.segments as usize).max(1);
+        let mut added = Vec::new();
+        for (at, some) in shrinking.chunks(at_once).enumerate() {
+            if at > 0 {
+                let written = std::mem::take(&mut written);
+                pages.write(written, Undo::Wanted, self.options.keep_leaves)?;
+            }
+            added.extend(self.shrink(pages, group, some, &mut written)?);
+        }
+        pages.write(written, Undo::Wanted, self.options.keep_leaves)?;
         Ok(added)
     }
 
@@ -142,20 +152,38 @@ impl Visit for Batch<'_> {
 }
 
 impl Batch<'_> {
+    /// The pages of a leaf, and the segment they begin with, when `ops` are appended; `None` if
+    /// there is no room.
+    fn append(&self, leaf: PageNo, used: u32, last: &Page, ops: &[Op]) -> Option<(u32, Vec<Page>)> {
+        let spare = self.options.segments - used;
+        let LeafRead::Segment { operations } = self.options.leaf_read else {
+            return Some((used - 1, append(last, ops, spare)?));
+        };
+        let begun = self.map.operations(leaf).len() as u32;
+        let spare = spare.min(operations.saturating_sub(begun));
+        if begun > 0 {
+            return Some((used - 1, append(last, ops, spare)?));
+        }
+        // Operations begin a segment of their own.
+        let fresh = append(&blank(last), ops, spare.checked_sub(1)?)?;
+        Some((used, fresh))
+    }
+
     /// Reads the rest of the leaves, applies their operations, and splits what is too full.
     fn shrink(
         &mut self,
         pages: &mut Pages,
         group: &[Wanted],
-        shrinking: Vec<Shrinking>,
+        shrinking: &[Shrinking],
         written: &mut Vec<(PageNo, Page)>,
     ) -> Result<Vec<Added>, Error> {
         let longer = shrinking.iter().filter(|leaf| leaf.used > 1);
         let runs: Vec<Run> =
             longer.map(|leaf| Run { first: leaf.first, pages: leaf.used - 1 }).collect();
-        let mut rest = pages.get_runs(&runs, self.keep_leaves)?.into_iter();
+        let PioOptions { segments: leaf_pages, keep_leaves, .. } = self.options;
+        let mut rest = pages.get_runs(&runs, keep_leaves)?.into_iter();
         let page_bytes = pages.room().page_bytes;
-        let most = (Page::capacity(page_bytes) * self.segments as usize) as f64 * SPLIT_SHARE;
+        let most = (Page::capacity(page_bytes) * leaf_pages as usize) as f64 * SPLIT_SHARE;
         let mut added = Vec::new();
         for leaf in shrinking {
             let front = if leaf.used > 1 { rest.next().expect("a run each") } else { Vec::new() };
@@ -166,54 +194,29 @@ impl Batch<'_> {
             let share = entries.len().div_ceil(leaves).max(1);
             let mut parts = entries.chunks(share);
             let kept = parts.next().unwrap_or_default();
-            self.place(leaf.first, kept, page_bytes, leaf.last.link() + 1, written);
+            let shrunk = leaf::build(kept, page_bytes, leaf.last.link() + 1);
+            self.place(leaf.first, shrunk, written);
             for part in parts {
-                let first = pages.allocate(self.segments, self.segments)?;
-                self.place(first, part, page_bytes, 0, written);
+                let first = pages.allocate(leaf_pages, leaf_pages)?;
+                self.place(first, leaf::build(part, page_bytes, 0), written);
                 added.push(Added { after: leaf.at, key: part[0].0, page: first });
             }
         }
         Ok(added)
     }
 
-    fn place(
-        &mut self,
-        first: PageNo,
-        entries: &[(Key, Pointer)],
-        page_bytes: usize,
-        link: u64,
-        written: &mut Vec<(PageNo, Page)>,
-    ) {
-        let built = leaf::build(entries, page_bytes, link);
-        self.map.set(first, built.len() as u32);
-        written.extend((first..).zip(built));
+    fn place(&mut self, first: PageNo, leaf: Vec<Page>, written: &mut Vec<(PageNo, Page)>) {
+        let in_use: Vec<&Page> = leaf.iter().collect();
+        self.map.set(first, &leaf::shape_of(&in_use).expect("a leaf has a page"));
+        written.extend((first..).zip(leaf));
     }
 }
 
-/// The segments in use of each leaf of a group, read where LSMap does not know them.
-pub(super) fn segments_in_use(
-    pages: &mut Pages,
-    map: &mut SegmentMap,
-    segments: u32,
-    group: &[Wanted],
-) -> Result<Vec<u32>, Error> {
-    let mut used = Vec::with_capacity(group.len());
-    for (first, _) in group {
-        let known = match map.get(*first) {
-            Some(known) => known,
-            None => {
-                let numbers: Vec<PageNo> = (*first..first + segments).collect();
-                let found = leaf::used(&pages.survey(&numbers)?);
-                if found == 0 {
-                    return Err(Error::Corrupt { page: *first });
-                }
-                map.set(*first, found);
-                found
-            }
-        };
-        used.push(known);
-    }
-    Ok(used)
+/// A segment without anything, of the same leaf.
+fn blank(last: &Page) -> Page {
+    let mut page = Page::new(last.bytes().len(), PageKind::Node, 0);
+    page.set_link(last.link());
+    page
 }
 
 /// `last` with `ops` behind what it has, and further segments for those that do not fit; `None` if
@@ -227,8 +230,7 @@ fn append(last: &Page, ops: &[Op], spare: u32) -> Option<Vec<Page>> {
         if pages.len() > spare as usize {
             return None;
         }
-        let mut page = Page::new(last.bytes().len(), PageKind::Node, 0);
-        page.set_link(last.link());
+        let mut page = blank(last);
         assert!(page.push_op(*op), "an empty segment has room");
         pages.push(page);
     }

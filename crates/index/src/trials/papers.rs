@@ -10,7 +10,7 @@ use super::drives::Drive;
 use super::setup::{Loaded, Scale, Setup};
 use super::tuning::{Tuned, tune};
 use super::workload::{Measured, Workload, measure};
-use crate::cost::{self, Demand, Estimate, Latencies, SEGMENTS};
+use crate::cost::{self, Demand, Estimate, Latencies};
 use crate::load::Fill;
 use crate::{BTreeOptions, Error, Keep, Kind, PioOptions};
 
@@ -23,6 +23,8 @@ const RANGES_MIN: u64 = 4;
 const RANGE_ENTRIES_MAX: u64 = 1 << 22;
 /// Queue sizes in pages of the 4,096 of memory; 1, 1024 and 4041 are the papers'.
 pub const QUEUES: [u64; 5] = [1, 1024, 2048, 3072, 4041];
+/// Leaf sizes of the tables, in pages.
+const LEAVES: [u32; 5] = [1, 2, 4, 8, 16];
 /// Inserts, and then searches, in the papers.
 const INSERTS: u64 = 5_000_000;
 /// Operations of a mix in the papers.
@@ -130,6 +132,8 @@ pub struct MixRow {
     pub inserts: u64,
     /// The structures.
     pub kinds: Vec<KindRow>,
+    /// The PIO B-tree whose searches read segments of leaves.
+    pub by_segments: KindRow,
 }
 
 impl Trial {
@@ -175,7 +179,7 @@ impl Trial {
         let demand = Demand { entries: self.scale.entries(), insert_share: 0.5 };
         let room = self.scale.room();
         let cheapest = |queue: u64| {
-            let all = SEGMENTS.map(|segments| Setup::pio(room, self.scale.pages(queue), segments));
+            let all = LEAVES.map(|segments| Setup::pio(room, self.scale.pages(queue), segments));
             let cost =
                 |options: &PioOptions| cost::estimate(&latencies, &demand, options).of_mix(&demand);
             let best = all.into_iter().min_by(|one, other| cost(one).total_cmp(&cost(other)));
@@ -188,7 +192,7 @@ impl Trial {
         let mut queues = Vec::new();
         let mut ranges = Vec::new();
         let mut many_ns = (btree.search_ns, 0.0);
-        for size in SEGMENTS {
+        for size in LEAVES {
             let pio = Loaded::new(&Setup::Pio(Setup::pio(room, 1, size)), self.scale)?;
             for queue in QUEUES {
                 let options = Setup::pio(room, self.scale.pages(queue), size);
@@ -246,8 +250,8 @@ impl Trial {
         let latencies = self.latencies()?;
         let count = self.scale.ops(MIXED);
         let short = Workload::Mixed { count: (count / TUNING_PART).max(1), inserts };
-        let row = |kind: Kind| {
-            let first = Setup::first(kind, self.scale, &latencies, inserts as f64 / 100.0);
+        let share = inserts as f64 / 100.0;
+        let row = |kind: Kind, first: Setup| {
             let tuned = tune(&self.drive, first, self.scale, short, self.seed)?;
             let loaded = Loaded::new(&tuned.setup, self.scale)?;
             let measured = self.run(&tuned.setup, &loaded, Workload::Mixed { count, inserts })?;
@@ -255,8 +259,10 @@ impl Trial {
             let changes = self.run(&tuned.setup, &loaded, changes)?;
             Ok(KindRow { kind, tuned, measured, changes })
         };
-        let kinds = Kind::ALL.into_iter().map(row).collect::<Result<_, Error>>()?;
-        Ok(MixRow { inserts, kinds })
+        let of_kind = |kind| row(kind, Setup::first(kind, self.scale, &latencies, share));
+        let kinds = Kind::ALL.into_iter().map(of_kind).collect::<Result<_, Error>>()?;
+        let first = Setup::first_by_segments(self.scale, &latencies, share);
+        Ok(MixRow { inserts, kinds, by_segments: row(Kind::Pio, first)? })
     }
 }
 
@@ -266,5 +272,11 @@ impl MixRow {
     pub fn op_ns(&self, kind: Kind) -> f64 {
         let row = self.kinds.iter().find(|row| row.kind == kind);
         row.map_or(f64::NAN, |row| row.measured.op_ns())
+    }
+
+    /// The same of the PIO B-tree, whichever way it reads leaves that takes less.
+    #[must_use]
+    pub fn either_pio_ns(&self) -> f64 {
+        self.op_ns(Kind::Pio).min(self.by_segments.measured.op_ns())
     }
 }

@@ -13,7 +13,7 @@ use crate::load::TreeLayout;
 use crate::page::{Page, PageNo};
 use crate::{
     BTree, BTreeOptions, Bftl, BftlOptions, Devices, Error, FdLayout, FdOptions, FdTree, Index,
-    Keep, Kind, PioOptions, PioTree, Room,
+    Keep, Kind, LeafRead, PioOptions, PioTree, Room,
 };
 
 /// Distance of loaded keys; the keys between are inserted.
@@ -218,13 +218,21 @@ impl fmt::Display for Setup {
                     kept(options.keep_leaves)
                 )
             }
-            Setup::Pio(options) => write!(
-                f,
-                "leaves of {} pages, queue of {} pages, {}",
-                options.segments,
-                options.queue_pages,
-                kept(options.keep_leaves)
-            ),
+            Setup::Pio(options) => {
+                write!(
+                    f,
+                    "leaves of {} pages, queue of {} pages, {}",
+                    options.segments,
+                    options.queue_pages,
+                    kept(options.keep_leaves)
+                )?;
+                match options.leaf_read {
+                    LeafRead::Whole => Ok(()),
+                    LeafRead::Segment { operations } => {
+                        write!(f, ", read by segments, {operations} of them for operations")
+                    }
+                }
+            }
             Setup::Fd(options) => write!(
                 f,
                 "head of {} pages, ratio {}, {}",

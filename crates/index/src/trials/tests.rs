@@ -2,8 +2,8 @@
 
 use super::papers::{QUEUES, Trial};
 use super::{Drive, Loaded, Measured, Scale, Setup, Workload, measure, tune};
-use crate::Kind;
 use crate::cost::{self, Demand};
+use crate::{Kind, LeafRead, PioOptions};
 
 const SCALE: Scale = Scale { divisor: 2_000 };
 
@@ -44,8 +44,12 @@ fn the_cost_model_is_near_what_is_measured() {
     let trial = trial("p300");
     let latencies = trial.latencies().expect("no faults");
     let demand = Demand { entries: SCALE.entries(), insert_share: 0.5 };
-    for segments in [1, 4, 16] {
+    let by_segments = LeafRead::Segment { operations: 2 };
+    for (segments, leaf_read) in
+        [(1, LeafRead::Whole), (4, LeafRead::Whole), (16, LeafRead::Whole), (32, by_segments)]
+    {
         let options = Setup::pio(SCALE.room(), SCALE.pages(QUEUES[1]), segments);
+        let options = PioOptions { leaf_read, ..options };
         let setup = Setup::Pio(options);
         let inserts = once(&setup, Workload::Inserts { count: 20_000 });
         let searches = once(&setup, Workload::Searches { count: 2_000 });
@@ -64,8 +68,10 @@ fn the_cost_model_is_near_what_is_measured() {
 fn a_search_for_parameters_never_ends_worse_than_it_began() {
     let trial = trial("p300");
     let latencies = trial.latencies().expect("no faults");
-    for kind in Kind::ALL {
-        let first = Setup::first(kind, SCALE, &latencies, 0.9);
+    let firsts = Kind::ALL.map(|kind| Setup::first(kind, SCALE, &latencies, 0.9));
+    let by_segments = Setup::first_by_segments(SCALE, &latencies, 0.9);
+    for first in firsts.into_iter().chain([by_segments]) {
+        let kind = first.kind();
         let workload = Workload::Mixed { count: 2_000, inserts: 90 };
         let tuned = tune(&trial.drive, first, SCALE, workload, 3).expect("no faults");
         assert_eq!(tuned.setup.kind(), kind);
@@ -84,6 +90,18 @@ fn deletes_and_updates_run_beside_inserts() {
         assert_eq!(changes.ops, 3_000);
         assert!(changes.traffic.writes > 0, "{kind} writes");
     }
+}
+
+/// A large leaf that is read by segments costs a search less than one that is read whole, and no
+/// more requests than two.
+#[test]
+fn a_search_by_segments_reads_a_part_of_a_large_leaf() {
+    let whole = Setup::pio(SCALE.room(), 1, 32);
+    let parts = PioOptions { leaf_read: LeafRead::Segment { operations: 4 }, ..whole };
+    let mixed = |options| once(&Setup::Pio(options), Workload::Mixed { count: 6_000, inserts: 50 });
+    assert!(mixed(parts).searches < mixed(whole).searches);
+    let searches = once(&Setup::Pio(parts), Workload::Searches { count: 500 });
+    assert!(searches.traffic.reads <= 2 * 500, "{searches:?}");
 }
 
 /// A load that is computed when it is read has the bytes of one that was written.

@@ -11,7 +11,7 @@ use super::workload::{Measured, Workload, measure};
 use crate::cost::{self, Demand, Latencies};
 use crate::load::Fill;
 use crate::pages::Keep;
-use crate::{BTreeOptions, BftlOptions, Error, FdOptions, Kind, PioOptions, Room};
+use crate::{BTreeOptions, BftlOptions, Error, FdOptions, Kind, LeafRead, PioOptions, Room};
 
 const ROUNDS_MAX: usize = 2;
 /// Parts of memory that queue and head may take, of 16.
@@ -79,7 +79,16 @@ impl Setup {
         }
     }
 
-    /// A PIO B-tree of the given sizes.
+    /// Where a search for a PIO B-tree begins whose searches read segments of leaves.
+    #[must_use]
+    pub fn first_by_segments(scale: Scale, latencies: &Latencies, insert_share: f64) -> Setup {
+        let demand = Demand { entries: scale.entries(), insert_share };
+        let leaf_read = LeafRead::Segment { operations: 1 };
+        let options = PioOptions { leaf_read, ..Setup::pio(scale.room(), 1, 1) };
+        Setup::Pio(cost::choose(latencies, &demand, &options))
+    }
+
+    /// A PIO B-tree of the given sizes, whose searches read whole leaves.
     #[must_use]
     pub fn pio(room: Room, queue_pages: usize, segments: u32) -> PioOptions {
         PioOptions {
@@ -88,6 +97,7 @@ impl Setup {
             sort_every: SORT_EVERY,
             batch_ops: BATCH_OPS,
             segments,
+            leaf_read: LeafRead::Whole,
             keep_leaves: Keep::Not,
             fill: Fill::default(),
         }
@@ -119,6 +129,13 @@ impl Setup {
             (Setup::Pio(options), 2) => {
                 KEEPS.map(|keep_leaves| Setup::Pio(PioOptions { keep_leaves, ..options })).into()
             }
+            (Setup::Pio(options), 3) => match options.leaf_read {
+                LeafRead::Whole => Vec::new(),
+                LeafRead::Segment { .. } => cost::OPERATIONS
+                    .map(|operations| LeafRead::Segment { operations })
+                    .map(|leaf_read| Setup::Pio(PioOptions { leaf_read, ..options }))
+                    .into(),
+            },
             (Setup::Fd(options), 0) => memory_parts(&options.room)
                 .map(|head_pages| Setup::Fd(FdOptions { head_pages, ..options }))
                 .collect(),

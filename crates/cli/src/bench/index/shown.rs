@@ -1,7 +1,6 @@
 //! The tables of `bench index`, and its JSON.
 
 use super::OnDrive;
-use super::figures::gains;
 use crate::bench::figure::{self, Figure};
 use crate::table::{Table, Titled, thousands};
 use serde_json::{Value, json};
@@ -116,6 +115,12 @@ fn fills(result: &OnDrive) -> Titled {
     Titled { title: format!("Fill of leaves on {}, queue of 1024 pages", result.drive.name), table }
 }
 
+/// All structures of a mix, by their names.
+fn structures(mix: &MixRow) -> impl Iterator<Item = (String, &KindRow)> {
+    let kinds = mix.kinds.iter().map(|row| (row.kind.to_string(), row));
+    kinds.chain([(format!("{}, by segments", Kind::Pio), &mix.by_segments)])
+}
+
 fn mixes(result: &OnDrive) -> Titled {
     let mut table = Table::new([
         "inserts of 100",
@@ -131,17 +136,17 @@ fn mixes(result: &OnDrive) -> Titled {
         "first us",
         "parameters",
     ]);
-    for (at, mix) in result.mixes.iter().enumerate() {
-        for row in &mix.kinds {
+    for mix in &result.mixes {
+        for (name, row) in structures(mix) {
             let ops = row.measured.ops.max(1) as f64;
             let memory = row.measured.memory;
             table.row([
                 mix.inserts.to_string(),
-                row.kind.to_string(),
+                name,
                 us(row.measured.op_ns()),
                 us(row.measured.changes.0 as f64 / ops),
                 us(row.measured.searches.0 as f64 / ops),
-                times(gains(result, row.kind)[at]),
+                times(row.measured.op_ns() / mix.op_ns(Kind::Pio)),
                 us(row.changes.op_ns()),
                 thousands((memory.pool + memory.queue + memory.tables) as f64 / 1024.0),
                 thousands(memory.tables as f64 / 1024.0),
@@ -180,6 +185,7 @@ pub fn run(result: &OnDrive) -> Value {
         "drive": result.drive.name,
         "latencies_ns": {
             "read_alone": basics.latencies.read_alone,
+            "read_pair": basics.latencies.read_pair,
             "read_group": basics.latencies.read_group,
             "write_group": basics.latencies.write_group,
         },
@@ -193,17 +199,17 @@ pub fn run(result: &OnDrive) -> Value {
 }
 
 fn mix(mix: &MixRow) -> Value {
-    let kind = |row: &KindRow| {
+    let kind = |(name, row): (String, &KindRow)| {
         let memory = row.measured.memory;
         let traffic = row.measured.traffic;
         json!({
-            "structure": row.kind.to_string(),
+            "structure": name,
             "parameters": row.tuned.setup.to_string(),
             "tried": row.tuned.tried,
             "op_ns": row.measured.op_ns(),
             "changes_s": row.measured.changes.as_secs_f64(),
             "searches_s": row.measured.searches.as_secs_f64(),
-            "pio_gain": mix.op_ns(row.kind) / mix.op_ns(Kind::Pio),
+            "pio_gain": row.measured.op_ns() / mix.op_ns(Kind::Pio),
             "deletes_updates_inserts_ns": row.changes.op_ns(),
             "memory_bytes": {
                 "pool": memory.pool,
@@ -219,6 +225,6 @@ fn mix(mix: &MixRow) -> Value {
             },
         })
     };
-    let structures: Vec<Value> = mix.kinds.iter().map(kind).collect();
+    let structures: Vec<Value> = structures(mix).map(kind).collect();
     json!({ "inserts_of_100": mix.inserts, "structures": structures })
 }
