@@ -121,8 +121,8 @@ impl Device for Fuse {
         }
     }
 
-    fn keep_whole(&self, len: u64) -> bool {
-        self.below.keep_whole(len)
+    fn write_atomically(&self, len: u64) -> bool {
+        self.below.write_atomically(len)
     }
 
     fn set_time_limit(&self, limit: Nanos) {

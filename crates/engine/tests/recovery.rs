@@ -19,7 +19,7 @@ enum Shape {
     Fixed,
     /// It begins small, and rows are larger: it grows before each checkpoint and shrinks after it.
     Growing,
-    /// As `Fixed`, on a home that keeps pages whole, without a doublewrite area.
+    /// As `Fixed`, on a home that writes pages atomically, without a doublewrite area.
     Whole,
     /// As `Whole`, on a home that tears pages.
     Torn,
@@ -44,7 +44,7 @@ impl Rig {
         };
         let home = device(4 << 20);
         if shape == Shape::Whole {
-            home.offer_whole_pages();
+            home.offer_atomic_pages();
         }
         Rig { shape, home, log: device(log_bytes) }
     }
@@ -128,6 +128,8 @@ fn run(rig: &Rig, committed: &AtomicU64) -> Result<(), Error> {
             _ => (),
         }
     }
+    let pages_copied = db.stats().pool.doublewrite_pages;
+    assert_eq!(pages_copied > 0, matches!(shape, Shape::Fixed | Shape::Growing), "{shape:?}");
     db.close()
 }
 
@@ -212,7 +214,7 @@ fn every_cut_recovers() {
 }
 
 #[test]
-fn every_cut_recovers_where_home_keeps_pages_whole() {
+fn every_cut_recovers_where_home_writes_pages_atomically() {
     cut_everywhere(Shape::Whole);
     cut_recovery(Shape::Whole);
 }

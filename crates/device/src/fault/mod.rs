@@ -29,8 +29,8 @@ pub struct FaultyDevice {
     dice: LeafMutex<Dice>,
     unreadable: LeafMutex<Vec<Range<u64>>>,
     unwritable: LeafMutex<Option<Range<u64>>>,
-    /// What is kept whole of a write that fails in part.
-    whole: AtomicU64,
+    /// The unit that is written as a whole or not at all.
+    atomic: AtomicU64,
     time_limit: Arc<TimeLimit>,
 }
 
@@ -41,8 +41,8 @@ impl FaultyDevice {
         let dice = LeafMutex::new(Dice::new(plan));
         let time_limit = TimeLimit::new(below.name());
         let (unreadable, unwritable) = (LeafMutex::new(Vec::new()), LeafMutex::new(None));
-        let whole = AtomicU64::new(SECTOR_SIZE as u64);
-        Arc::new(FaultyDevice { below, dice, unreadable, unwritable, whole, time_limit })
+        let atomic = AtomicU64::new(SECTOR_SIZE as u64);
+        Arc::new(FaultyDevice { below, dice, unreadable, unwritable, atomic, time_limit })
     }
 
     /// Takes another plan from now on, with a mind of its own: what was silent or dead is not.
@@ -112,14 +112,14 @@ impl FaultyDevice {
         ticket
     }
 
-    /// Does the given part of `request`, in whole sectors and what else is kept whole, and waits for
+    /// Does the given part of `request`, in units that are written atomically, and waits for
     /// it.
     ///
     /// # Safety
     ///
     /// As `Device::submit`.
     unsafe fn do_front(&self, request: &Request<'_>, of_256: u64) {
-        let whole = self.whole.load(Ordering::Relaxed);
+        let whole = self.atomic.load(Ordering::Relaxed);
         let end = request.offset + request.len() * of_256 / 256;
         let mut left = (end / whole * whole).saturating_sub(request.offset) as usize;
         let mut front = Vec::new();
@@ -204,10 +204,10 @@ impl Device for FaultyDevice {
         }
     }
 
-    fn keep_whole(&self, len: u64) -> bool {
-        let can = self.below.keep_whole(len);
+    fn write_atomically(&self, len: u64) -> bool {
+        let can = self.below.write_atomically(len);
         if can {
-            self.whole.store(len.max(SECTOR_SIZE as u64), Ordering::Relaxed);
+            self.atomic.fetch_max(len, Ordering::Relaxed);
         }
         can
     }

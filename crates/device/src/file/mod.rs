@@ -33,6 +33,7 @@
 //! Offsets are multiples of 512 bytes; a device with larger logical blocks answers with an error to
 //! requests that are not multiples of its own.
 
+mod atomic;
 pub(crate) mod gauge;
 mod group;
 mod held;
@@ -45,7 +46,6 @@ mod shared;
 mod space;
 pub(crate) mod syncs;
 mod transfer;
-mod whole;
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -60,13 +60,13 @@ pub use self::held::Holder;
 pub use self::open::{FileClaim, Room};
 pub use self::refused::{OpenError, Refusal};
 
+use self::atomic::Cut;
 use self::group::{Ended, Group};
 use self::held::Unanswered;
 use self::job::Job;
 use self::ring::Ring;
 use self::shared::Shared;
 use self::transfer::{PIECES_MAX, Transfer};
-use self::whole::Parts;
 use crate::completion::Completion;
 use crate::failure::Released;
 use crate::{
@@ -170,12 +170,12 @@ impl FileDevice {
     }
 
     /// Counts a batch as outstanding.
-    fn begin(&self, requests: &[Request<'_>]) -> Arc<Completion> {
+    fn begin(&self, requests: &[Request<'_>], parts: &Cut) -> Arc<Completion> {
         requests.iter().for_each(|request| request.validate(self.len()));
         let first = &requests[0];
         let range = Some((first.offset, first.len()));
-        let parts = match first.op == Op::Write && self.0.whole.is_on() {
-            true => requests.iter().map(|request| self.parts(request).count()).sum(),
+        let parts = match parts.is_on() {
+            true => requests.iter().map(|request| parts.of(request).count()).sum(),
             false => requests.len(),
         };
         let completion = self.0.completion(parts, Job::of(first.op), range);
@@ -188,21 +188,14 @@ impl FileDevice {
         &self,
         requests: &[Request<'_>],
         completion: &Arc<Completion>,
+        parts: Cut,
     ) -> impl Iterator<Item = Transfer> {
         requests.iter().enumerate().flat_map(move |(index, request)| {
             let job = Job::of(request.op);
             let transfer =
                 move |part| Transfer::of_part(&self.0, completion, (index, job), request, part);
-            self.parts(request).map(transfer)
+            parts.of(request).map(transfer)
         })
-    }
-
-    /// What the kernel is asked for a request.
-    fn parts(&self, request: &Request<'_>) -> Parts {
-        match request.op {
-            Op::Read => Parts::one(request.offset, request.len()),
-            Op::Write => self.0.whole.parts(request.offset, request.len()),
-        }
     }
 
     /// Whether a ring can take the group as one.
@@ -213,7 +206,7 @@ impl FileDevice {
             && !self.0.released.load(Ordering::Acquire)
             && requests.len() <= PSYNC_GROUP_MAX
             && requests.iter().all(|request| request.bufs.len() <= PIECES_MAX)
-            && !(self.0.whole.is_on() && requests.iter().any(|it| it.op == Op::Write))
+            && !(self.0.atomic.is_on() && requests.iter().any(|it| it.op == Op::Write))
     }
 
     fn start(&self, transfer: Transfer) {
@@ -256,9 +249,10 @@ impl Device for FileDevice {
     }
 
     unsafe fn submit(&self, requests: &[Request<'_>]) -> Ticket {
-        let completion = self.begin(requests);
+        let parts = self.0.atomic.cut();
+        let completion = self.begin(requests, &parts);
         let ticket = completion.ticket();
-        let transfers = self.transfers(requests, &completion);
+        let transfers = self.transfers(requests, &completion, parts);
         let asynchronous = self.0.method == Method::Uring && requests.len() > 1;
         if asynchronous
             && !self.0.is_forked()
@@ -283,9 +277,10 @@ impl Device for FileDevice {
             let ticket = unsafe { self.submit(requests) };
             return self.wait(ticket);
         };
-        let completion = self.begin(requests);
+        let parts = self.0.atomic.cut();
+        let completion = self.begin(requests, &parts);
         let ticket = completion.ticket();
-        let transfers = self.transfers(requests, &completion);
+        let transfers = self.transfers(requests, &completion, parts);
         match Group::new(ring, transfers.collect()).run(|| completion.wait_for()) {
             Ended::Answered(ring) => ring.into_iter().for_each(|it| self.0.groups.give_back(it)),
             Ended::Late(group) => Arc::clone(&self.0.helpers).run(move || group.run_out()),
@@ -367,8 +362,8 @@ impl Device for FileDevice {
     }
 
     /// By `RWF_ATOMIC`, where the drive and the file system offer it for this file.
-    fn keep_whole(&self, len: u64) -> bool {
-        len <= SECTOR_SIZE as u64 || self.0.whole.keep(len)
+    fn write_atomically(&self, len: u64) -> bool {
+        len <= SECTOR_SIZE as u64 || self.0.atomic.keep(len)
     }
 
     fn set_time_limit(&self, limit: Nanos) {

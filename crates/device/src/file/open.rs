@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use rt::{LeafMutex, Nanos};
 use terrace_rt as rt;
 
+use super::atomic::AtomicWrites;
 use super::gauge::Gauge;
 use super::group::Groups;
 use super::held::{Holder, identity};
@@ -35,7 +36,6 @@ use super::ring;
 use super::shared::Shared;
 use super::space::reserve;
 use super::syncs::Syncs;
-use super::whole::Whole;
 use super::{Access, FileDevice, FileOptions, Method};
 use crate::SECTOR_SIZE;
 use crate::contents::{Contents, ReadAt};
@@ -240,7 +240,7 @@ impl FileClaim {
             true => direct_alignment(&self.file),
             false => 1,
         };
-        let whole = Whole::of(&self.file, options.direct && !never_waits);
+        let atomic = AtomicWrites::of(&self.file, options.direct && !never_waits);
         self.made.into_iter().for_each(Made::keep);
         Ok(FileDevice::new(Shared {
             time_limit: TimeLimit::new(self.path.display().to_string()),
@@ -254,7 +254,7 @@ impl FileClaim {
             batches: AtomicU64::new(0),
             direct: options.direct,
             memory_align,
-            whole,
+            atomic,
             owner: std::process::id(),
             gauge: Gauge::default(),
             helpers: Arc::default(),

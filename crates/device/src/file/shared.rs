@@ -12,12 +12,12 @@ use rt::{Helpers, LeafMutex, Nanos};
 use terrace_rt as rt;
 
 use super::Method;
+use super::atomic::AtomicWrites;
 use super::gauge::Gauge;
 use super::group::Groups;
 use super::held::Unanswered;
 use super::job::Job;
 use super::syncs::Syncs;
-use super::whole::Whole;
 use crate::time_limit::TimeLimit;
 use crate::{Completion, DeviceError, Drain, IoBuf};
 
@@ -41,8 +41,8 @@ pub(super) struct Shared {
     pub(super) direct: bool,
     /// Alignment of memory for direct I/O, in bytes; 1 if the page cache is used, or is the file.
     pub(super) memory_align: usize,
-    /// What writes are kept whole.
-    pub(super) whole: Whole,
+    /// Which writes are atomic.
+    pub(super) atomic: AtomicWrites,
     /// The process that opened it.
     pub(super) owner: u32,
     pub(super) gauge: Gauge,

@@ -14,10 +14,10 @@ use terrace_rt as rt;
 use super::*;
 use crate::{IoBuf, MemoryOwner, read, write, write_shared};
 
+mod atomic_writes;
 mod groups;
 mod refused_ring;
 mod silent;
-mod whole_pages;
 
 const LEN: u64 = 1 << 20;
 const PAGE: usize = 8192;

@@ -8,10 +8,10 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
+use super::atomic::Part;
 use super::job::Job;
 use super::shared::Shared;
 use super::space;
-use super::whole::Part;
 use crate::aligned::Aligned;
 use crate::{Completion, IoBuf, MemoryOwner, Request};
 
@@ -28,8 +28,8 @@ pub(super) struct Transfer {
     job: Job,
     offset: u64,
     len: usize,
-    /// The kernel keeps it whole, or refuses it (whole.V1).
-    is_whole: bool,
+    /// It is written atomically, or refused (atomic.V1).
+    is_atomic: bool,
     /// What the kernel reads from or writes to.
     pieces: Vec<libc::iovec>,
     /// The caller's memory and the copy that stands in for it.
@@ -71,7 +71,8 @@ impl Transfer {
         let mut copy = None;
         let share = request.owner.filter(|_| job == Job::Write).cloned();
         let must_own = shared.is_limited() && share.is_none();
-        if len > 0 && (must_own || shared.must_copy(&bufs)) {
+        let is_scattered = part.is_atomic && bufs.len() > 1;
+        if len > 0 && (must_own || is_scattered || shared.must_copy(&bufs)) {
             let aligned = Aligned::new(len, shared.memory_align);
             if job == Job::Write {
                 aligned.gather(&bufs);
@@ -80,7 +81,7 @@ impl Transfer {
             copy = Some((bufs.to_vec(), aligned));
         }
         let (shared, completion) = (Arc::clone(shared), Arc::clone(completion));
-        let Part { offset, is_whole, .. } = part;
+        let Part { offset, is_atomic, .. } = part;
         let finished = false;
         Transfer {
             shared,
@@ -89,7 +90,7 @@ impl Transfer {
             job,
             offset,
             len,
-            is_whole,
+            is_atomic,
             pieces,
             copy,
             share,
@@ -125,7 +126,7 @@ impl Transfer {
 
     /// What it asks of the kernel beside what its job is.
     pub(super) fn flags(&self) -> i32 {
-        if self.is_whole { self.shared.whole.flag() } else { 0 }
+        if self.is_atomic { self.shared.atomic.flag() } else { 0 }
     }
 
     /// The memory, which stays where it is until the transfer is finished.
@@ -152,6 +153,10 @@ impl Transfer {
     pub(super) fn complete(self, answer: i32) {
         match usize::try_from(answer) {
             Ok(moved) if moved >= self.len => self.finish(Ok(())),
+            // The kernel does all of it or nothing; a rest would be a write of its own.
+            Ok(moved) if self.is_atomic && moved > 0 => {
+                self.finish(Err(ErrorKind::WriteZero.into()))
+            }
             // The end of the file, a signal, or a short transfer: a blocking call tells which.
             Ok(moved) => self.run_rest_aside(moved),
             Err(_) if matches!(-answer, libc::EAGAIN | libc::EINTR) => self.run_rest_aside(0),
@@ -229,7 +234,7 @@ impl Transfer {
                 // SAFETY: `Device::submit` has promised that the memory may be written.
                 Job::Read => unsafe { libc::preadv(fd, at, count, offset) },
                 // SAFETY: `Device::submit` has promised that the memory may be read.
-                Job::Write if self.is_whole => unsafe {
+                Job::Write if self.is_atomic => unsafe {
                     libc::pwritev2(fd, at, count, offset, self.flags())
                 },
                 // SAFETY: as above.
@@ -238,6 +243,9 @@ impl Transfer {
             };
             match usize::try_from(result) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(more) if self.is_atomic && more < self.len => {
+                    return Err(ErrorKind::WriteZero.into());
+                }
                 Ok(more) => {
                     moved += more;
                     skip = more;

@@ -77,9 +77,9 @@ pub(super) struct InService {
     pub(super) faults: FaultState,
     pub(super) counters: Counters,
     pub(super) marks: Option<Vec<Mark>>,
-    /// The most that it can keep whole, and what it was asked to keep whole (`Device::keep_whole`).
-    pub(super) whole_max: u64,
-    pub(super) whole: u64,
+    /// The most that it can write atomically, and what it was asked to (`Device::write_atomically`).
+    pub(super) atomic_max: u64,
+    pub(super) atomic: u64,
 }
 
 /// Timers to set and reports to make once no task holds the service.
@@ -104,14 +104,14 @@ impl InService {
             faults: FaultState::new(faults),
             counters: Counters::default(),
             marks: None,
-            whole_max: SECTOR_SIZE as u64,
-            whole: SECTOR_SIZE as u64,
+            atomic_max: SECTOR_SIZE as u64,
+            atomic: SECTOR_SIZE as u64,
         }
     }
 
     /// Ends all requests, and leaves in the store what a power cut might.
     pub(super) fn cut(&mut self, tearing: Tearing, prng: &mut Prng) -> CutReport {
-        let tearing = if self.whole >= IMAGE_SIZE as u64 { Tearing::Pages } else { tearing };
+        let tearing = if self.atomic >= IMAGE_SIZE as u64 { Tearing::Pages } else { tearing };
         let writes = |request: &InFlight| request.op == Op::Write && request.fate == Fate::Well;
         let slots = std::mem::take(&mut self.slots).into_iter().flatten();
         let in_flight = slots.filter(writes).map(|request| request.pieces).collect();

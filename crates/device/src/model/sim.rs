@@ -30,7 +30,9 @@ use crate::nand::Wear;
 use crate::slab::IMAGE_SIZE;
 use crate::store::{Piece, Store};
 use crate::time_limit::TimeLimit;
-use crate::{Completion, Counters, Device, DeviceError, Op, Operation, Punched, Request, Ticket};
+use crate::{
+    Completion, Counters, Device, DeviceError, Op, Operation, Punched, Request, SECTOR_SIZE, Ticket,
+};
 
 /// A modelled device.
 pub struct SimDevice {
@@ -98,7 +100,7 @@ impl SimDevice {
             old.restarted(&spec, bytes, write_cache)
         };
         fresh.members = service.members.iter().zip(all).map(restarted).collect();
-        fresh.whole_max = service.whole_max;
+        fresh.atomic_max = service.atomic_max;
         fresh.faults.set_dead(service.faults.is_dead());
         fresh.faults.set_silent(service.faults.is_silent());
         fresh.faults.adopt_unreadable(service.faults.unreadable());
@@ -134,10 +136,10 @@ impl SimDevice {
         service.members.iter().map(Member::wear).sum()
     }
 
-    /// Gives it the ability to keep a page of 8 KiB whole, which it does once it is asked to
-    /// ([`Device::keep_whole`]).
-    pub fn offer_whole_pages(&self) {
-        self.service.lock().whole_max = IMAGE_SIZE as u64;
+    /// Gives it the ability to write pages of 8 KiB atomically, once it is asked to
+    /// ([`Device::write_atomically`]).
+    pub fn offer_atomic_pages(&self) {
+        self.service.lock().atomic_max = IMAGE_SIZE as u64;
     }
 
     /// Kills the device, or brings it back with its bytes.
@@ -237,11 +239,11 @@ impl Device for SimDevice {
         completion.ticket().wait().map_err(|failure| failure.source)
     }
 
-    fn keep_whole(&self, len: u64) -> bool {
+    fn write_atomically(&self, len: u64) -> bool {
         let mut service = self.service.lock();
-        let can = len <= service.whole_max;
+        let can = len <= SECTOR_SIZE as u64 || len == service.atomic_max;
         if can {
-            service.whole = service.whole.max(len);
+            service.atomic = service.atomic.max(len);
         }
         can
     }

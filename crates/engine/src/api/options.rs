@@ -18,11 +18,12 @@ pub(crate) type Wrap = Arc<dyn Fn(Devices) -> Devices + Send + Sync>;
 /// # let _ = builder;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TornPages {
     /// Each page is written to the doublewrite area beside the log before it is written home, and
     /// restored from there at the next opening.
     Doublewrite,
-    /// The kernel and the drive write each page whole (Linux 6.11 and newer, `RWF_ATOMIC`; what a
+    /// The kernel and the drive write each page whole (Linux 6.13 and newer, `RWF_ATOMIC`; what a
     /// file offers is `stx_atomic_write_unit_max` of `statx`), so that no page is written twice.
     /// Opening is refused with `InvalidOption` where home does not offer 8 KiB.
     Atomic,

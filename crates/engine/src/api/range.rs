@@ -14,8 +14,9 @@ use crate::{Error, Key, LockMode, Transaction, Value};
 /// Entries that a long scan with locks fetches at once. It begins with one and doubles, so that a
 /// caller that wants one entry locks one.
 const BATCH_MAX: usize = 128;
-/// Entries that a scan of a snapshot fetches first. Then it fetches leaf by leaf.
-const FIRST_BATCH: usize = 4;
+/// Entries that a scan of a snapshot fetches first: a caller that wants one reads no other value.
+/// Then it fetches leaf by leaf.
+const FIRST_BATCH: usize = 1;
 
 /// A key and its value, encoded, and decoded on demand. Entries that were fetched together (in a
 /// long scan up to 128, or those of a leaf of the tree) share one buffer, which is freed with the

@@ -295,8 +295,8 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
         self.range_in(&bounds, LockMode::Shared)
     }
 
-    /// As `range`, of the keys alone: the entries have no values. It reads no page but those of the
-    /// tree, so that it costs the same for rows of 100 bytes and of a GiB.
+    /// As `range`, of the keys alone: the entries have no values. Values that have pages of their own
+    /// are not read.
     ///
     /// # Errors
     ///

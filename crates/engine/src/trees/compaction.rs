@@ -123,9 +123,10 @@ impl Trees {
         tree: TreeId,
         tidied: &mut Tidied,
     ) -> Result<(), Error> {
+        let steps = self.steps_of(tree)?;
         for level in 0..crate::btree::node::LEVEL_MAX {
             let mut key = Vec::new();
-            for _ in 0..self.steps_of(tree)? {
+            for _ in 0..steps {
                 let done = self.step(engine, tree, tidied, |tree| {
                     self.alone_if(
                         engine,

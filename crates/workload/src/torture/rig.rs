@@ -47,7 +47,7 @@ impl Rig {
             SimDevice::with_faults(spec(prng), world.clone(), store, faults)
         };
         let home = device(HOME_BYTES);
-        home.offer_whole_pages();
+        home.offer_atomic_pages();
         Rig {
             home,
             flash: scenario.may_use_flash().then(|| device(flash_bytes)),

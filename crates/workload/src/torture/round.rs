@@ -278,7 +278,7 @@ impl Round {
             .design(self.scenario.design)
             .restart(self.scenario.restart)
             .flash_role(self.scenario.flash_role)
-            .torn_pages(match self.scenario.keeps_pages_whole {
+            .torn_pages(match self.scenario.writes_pages_atomically {
                 true => TornPages::Atomic,
                 false => TornPages::Doublewrite,
             })

@@ -139,8 +139,8 @@ pub struct Scenario {
     pub stall_one_in: u64,
     /// A checkpoint is requested after one transaction in this number, at random; zero is never.
     pub checkpoint_one_in: u32,
-    /// Home keeps pages whole, so that there is no doublewrite area.
-    pub keeps_pages_whole: bool,
+    /// Home writes pages atomically, without a doublewrite area.
+    pub writes_pages_atomically: bool,
     /// What goes wrong beside power cuts.
     pub mishaps: Mishaps,
 }
@@ -207,13 +207,13 @@ impl Scenario {
             buf_write_pages: 1 << prng.below(6),
             stall_one_in: [0, 8, 40][prng.below(3) as usize],
             checkpoint_one_in: [0, 10, 40][prng.below(3) as usize],
-            keeps_pages_whole: false,
+            writes_pages_atomically: false,
             mishaps: if fixed.is_calm { Mishaps::NONE } else { Mishaps::draw(seed) },
         };
         Scenario {
             // Not a draw of its own, so that a seed goes on being the torture that it was.
             append_group: [1, 3, 64][drawn.frames as usize % 3],
-            keeps_pages_whole: drawn.keys % 4 == 1,
+            writes_pages_atomically: drawn.keys % 4 == 1,
             forced_choice_misses: [3, 20, 150][drawn.keys as usize % 3],
             window_requests: [2, 64, 4096][drawn.keys as usize / 2 % 3],
             clean_age: fixed.clean_age.or(drawn.keys.is_multiple_of(3).then_some(CLEAN_AGE)),
@@ -241,7 +241,7 @@ impl Scenario {
         let asked = fixed.restart.filter(|one| one.refusal(&design).is_none());
         self.restart = asked.unwrap_or(any);
         self.design = varied(design, &self.restart, self.flash_role, prng.below(500) as u32);
-        self.keeps_pages_whole ^= self.frames.is_multiple_of(3);
+        self.writes_pages_atomically ^= self.frames.is_multiple_of(3);
         if prng.chance(2) {
             self.frames = 64 + prng.below(64) as u32;
             self.partitions = 1 << prng.below(3);

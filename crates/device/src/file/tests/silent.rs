@@ -26,7 +26,7 @@ pub(super) fn of(file: File) -> FileDevice {
         batches: 0.into(),
         direct: false,
         memory_align: 1,
-        whole: whole::Whole::untold((0, 0)),
+        atomic: atomic::AtomicWrites::unasked((0, 0)),
         owner: std::process::id(),
         gauge: Gauge::default(),
         helpers: Arc::default(),

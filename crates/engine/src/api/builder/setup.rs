@@ -107,15 +107,16 @@ impl Builder {
             return Err(Error::InvalidOption { option: "version_limit", what });
         }
         let home = &self.given()?.home;
-        let is_atomic = self.torn_pages == TornPages::Atomic && self.access == Access::ReadWrite;
-        if is_atomic && !home.keep_whole(PAGE_SIZE as u64) {
-            let what = "the drive or the file system of home does not write 8 KiB atomically \
-                (or direct I/O is off): take TornPages::Doublewrite";
-            return Err(Error::InvalidOption { option: "torn_pages", what });
-        }
         let home_pages = home.len() / PAGE_SIZE as u64;
         if let Err(PoolError::Config { what, .. }) = pool.charge(home_pages) {
             return Err(Error::InvalidOption { option: "memory", what });
+        }
+        // The last of all checks: it cannot be taken back.
+        let is_atomic = self.torn_pages == TornPages::Atomic && self.access == Access::ReadWrite;
+        if is_atomic && !home.write_atomically(PAGE_SIZE as u64) {
+            let what = "the drive or the file system of home does not write 8 KiB atomically \
+                (or direct I/O is off): take TornPages::Doublewrite";
+            return Err(Error::InvalidOption { option: "torn_pages", what });
         }
         Ok(Setup {
             pool,

@@ -28,8 +28,7 @@ pub(crate) const LEAF: usize = usize::MAX;
 const IN_LEAF: u32 = 1 << (u32::BITS - 1);
 /// Bytes of keys and values outside of the copy, after which a batch ends,
 const BYTES_MAX: usize = 128 << 10;
-/// and so many for each entry that it may have: a caller that wants few does not read more large
-/// values than it must.
+/// and bytes for each entry that it may have: a caller that wants few reads few large values.
 const BYTES_EACH: usize = 1 << 10;
 
 const _: () = assert!(BYTES_MAX + KEY_MAX + VALUE_MAX < IN_LEAF as usize);
