@@ -10,7 +10,7 @@ use crate::standard_output;
 use crate::table::thousands;
 use serde_json::json;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufReader, BufWriter, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use terrace::{BackedUp, BackupError, BackupMark, BackupOptions, Database, RestoreError};
 
