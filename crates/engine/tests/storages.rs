@@ -232,6 +232,28 @@ fn a_database_on_storages_is_one_as_on_files() {
 }
 
 #[test]
+fn storages_that_lack_something_are_refused() {
+    let (home, log) = (Disk::default(), Disk::default());
+    let blank = || Database::builder().memory(256 << 10).storage(Part::Home, home.clone());
+    let refused = |answer: Result<Database, Error>, expected: &str| match answer {
+        Err(Error::InvalidOption { option, .. }) => assert_eq!(option, expected),
+        answer => panic!("{expected}: {answer:?}"),
+    };
+    refused(blank().create_on_storage(), "storage");
+    refused(blank().open_on_storage(), "storage");
+    let both = || blank().storage(Part::Log, log.clone());
+    refused(both().create_on_storage(), "home_size");
+    let missing = both().open_on_storage();
+    assert!(matches!(missing, Err(Error::Missing { part: Part::Home, .. })), "{missing:?}");
+    let db = both().home_size(1 << 20).log_size(2 << 20).create_on_storage().expect("blank");
+    fill(&db, 0..10).expect("room");
+    db.close().expect("good storages");
+    assert_eq!((home.len().expect("known"), log.len().expect("known")), (1 << 20, 2 << 20));
+    let lost = blank().storage(Part::Log, Disk::default()).open_on_storage();
+    assert!(matches!(lost, Err(Error::Missing { part: Part::Log, .. })), "{lost:?}");
+}
+
+#[test]
 fn a_storage_may_be_the_flash_of_files() {
     watched(|| {
         let folder = tempfile::tempdir().expect("a place for files");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use terrace_device::storage::{Storage, StorageDevice};
 use terrace_device::{Device, SECTOR_SIZE};
+use terrace_page::PAGE_SIZE;
 use terrace_pool::ColdStart;
 use terrace_rt::Nanos;
 
@@ -75,6 +76,10 @@ impl Builder {
         let flash = self.storage_of_flash()?;
         let devices = self.storage_devices(flash)?;
         lengthen(&*devices.home, Part::Home, self.home_bytes.unwrap_or(0))?;
+        if devices.home.len() < HOME_BYTES_MIN {
+            let what = "the storage of the home is shorter than 512 KiB: say how long it is to be";
+            return Err(Error::InvalidOption { option: "home_size", what });
+        }
         let log_bytes = devices.log.len();
         self.log_shape = match self.log_bytes {
             Some(bytes) => {
@@ -99,6 +104,11 @@ impl Builder {
         self.check()?;
         let flash = self.storage_of_flash_or_doubt();
         let devices = self.storage_devices(flash)?;
+        for (part, device) in [(Part::Home, &devices.home), (Part::Log, &devices.log)] {
+            if device.len() < HEADERS_BYTES {
+                return Err(Error::Missing { part, path: None });
+            }
+        }
         self.devices(devices).open_on_devices()
     }
 
@@ -110,8 +120,7 @@ impl Builder {
     pub fn open_or_create_on_storage(self) -> Result<Database, Error> {
         self.check()?;
         let home = self.storage_device(Part::Home)?.ok_or(MISSING)?;
-        // A home that has no length yet holds nothing.
-        if home.len() > 0 && crate::open::is_database(&*home)? {
+        if home.len() >= HEADERS_BYTES && crate::open::is_database(&*home)? {
             self.open_on_storage()
         } else {
             self.create_on_storage()
@@ -174,6 +183,10 @@ impl Builder {
     }
 }
 
+/// A home has at least so much, as with files.
+const HOME_BYTES_MIN: u64 = 64 * PAGE_SIZE as u64;
+/// What is shorter holds neither a superblock nor the header of a log.
+const HEADERS_BYTES: u64 = 2 * PAGE_SIZE as u64;
 /// A log of a storage that is this long is taken as it is.
 const LOG_BYTES_AS_IT_IS: u64 = 1 << 20;
 
