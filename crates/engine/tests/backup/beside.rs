@@ -23,7 +23,7 @@ const WRITERS: u64 = 3;
 const KEYS: u64 = 400;
 const BACKUPS: usize = 3;
 /// Of histories that are tried each time.
-const SEEDS: std::ops::Range<u64> = 0..16;
+const SEEDS: [u64; 8] = [12, 0, 1, 2, 3, 4, 5, 6];
 /// The key of the row that counts a writer's transactions.
 const COUNT: u64 = u64::MAX;
 
