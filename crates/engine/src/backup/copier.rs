@@ -46,6 +46,12 @@ impl Bits {
         self.0[word] |= 1 << (page % 64);
     }
 
+    fn clear(&mut self, page: u64) {
+        if let Some(word) = self.0.get_mut((page / 64) as usize) {
+            *word &= !(1 << (page % 64));
+        }
+    }
+
     fn has(&self, page: u64) -> bool {
         self.0.get((page / 64) as usize).is_some_and(|word| word & 1 << (page % 64) != 0)
     }
@@ -157,6 +163,8 @@ impl<'e, W: Write> Copier<'e, W> {
                 && let Some(free) = not_there(self.engine, page, bytes)?
             {
                 self.unread.push((page, free));
+                // What was copied before was of a life that has ended.
+                self.seen.clear(page.0);
                 continue;
             }
             self.seen.set(page.0);
@@ -287,6 +295,7 @@ impl<'e, W: Write> Copier<'e, W> {
         });
         let unread = self.unread.iter().filter(|(page, _)| !self.seen.has(page.0));
         let unread = unread.map(|(page, free)| (*page, before(*free)));
+        // Of two entries the last one counts, which is the higher one.
         let freed: Vec<_> = freed.chain(unread).collect();
         for freed in freed.chunks(FREED_MAX) {
             self.out.freed(freed).map_err(BackupError::Output)?;

@@ -36,8 +36,8 @@
 //! ```
 //!
 //! - B1: log frames follow each other without gaps, from `log_start` to `end`.
-//! - B2: a page may come more than once: the last one counts. A page that is freed comes in no
-//!   frame of pages of the same backup.
+//! - B2: a page may come more than once, in frames of pages or as one that was freed: the last one
+//!   counts.
 //! - B3: a backup without `end` was cut short. `end` has a fixed length and tells its own number,
 //!   so that it can be read from the end of a file.
 

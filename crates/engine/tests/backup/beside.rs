@@ -22,6 +22,8 @@ use super::{ROWS, Rows, in_world, memory, restore, rows_of};
 const WRITERS: u64 = 3;
 const KEYS: u64 = 400;
 const BACKUPS: usize = 3;
+/// Of histories that are tried each time.
+const SEEDS: [u64; 8] = [12, 0, 1, 2, 3, 4, 5, 6];
 /// The key of the row that counts a writer's transactions.
 const COUNT: u64 = u64::MAX;
 
@@ -305,7 +307,8 @@ fn history(seed: u64, mutations: Mutations) -> Option<String> {
 
 #[test]
 fn a_copy_is_the_state_of_one_moment() {
-    for seed in 0..24 {
+    // 12: a page of a load was freed and punched before it was copied.
+    for seed in SEEDS {
         assert_eq!(history(seed, Mutations::NONE), None, "seed {seed}");
     }
 }
