@@ -185,8 +185,8 @@ pub enum Error {
         asked: Box<Schema>,
     },
     /// What the catalog has of the table's schema, or of the names of its types, is damaged. Its
-    /// rows are not: open it without asking for a schema, or as a [`RawTable`](crate::RawTable), and
-    /// copy them into another table; or restore from a backup.
+    /// rows are not: open it without asking for a schema, or as a
+    /// [`RawTable`](crate::RawTable), and copy them into another table; or restore from a backup.
     DamagedSchema {
         /// The table.
         table: TableRef,

@@ -104,7 +104,7 @@
 //!
 //! # More
 //!
-//! In the repository, `docs/GUIDE.md` shows how to write a program with Terrace, with recipes, limits,
+//! In the repository, `docs/GUIDE.md` shows how to write a program with Terrace: recipes, limits,
 //! tuning, and what is where for those who know redb, RocksDB, LMDB or SQLite.
 //! `docs/GUARANTEES.md` lists the guarantees with the tests of each,
 //! `docs/OPERATING.md` says how to inspect, change, back up and restore a database,

@@ -164,6 +164,11 @@ fn an_error_of_a_table_names_it_and_its_types() {
     let missing = db.read(|txn| txn.open_table(ROWS).map(drop)).expect_err("there is none");
     assert!(matches!(&missing, Error::NoSuchTable { name } if &**name == "rows"), "{missing:?}");
     says(&missing, &["\"rows\""]);
+    // Of a name of any length only the beginning.
+    let long = "ä".repeat(5_000);
+    let missing = db.read(|txn| txn.open_raw(&long).map(drop)).expect_err("there is none");
+    says(&missing, &[&format!("\"{}...\"", "ä".repeat(100))]);
+    assert!(missing.to_string().len() < 400);
 }
 
 #[test]

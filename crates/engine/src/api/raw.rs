@@ -114,8 +114,8 @@ impl WriteTransaction {
     ///
     /// # Errors
     ///
-    /// `TableSchema`, `DamagedSchema`; `InvalidOption` if schema and names of types are too long together; those of
-    /// `open_table`.
+    /// `TableSchema`, `DamagedSchema`; `InvalidOption` if schema and names of types are too long
+    /// together; those of `open_table`.
     pub fn open_table_with<'t, K: Key, V: Value>(
         &'t self,
         table: TableDef<'t, K, V>,

@@ -11,6 +11,9 @@ use super::about::{Action, ErrorPath, Part, SavepointFlaw};
 use crate::Error;
 use crate::trees::CATALOG;
 
+/// Characters of a name that a caller has given, at most.
+const NAME_SHOWN: usize = 100;
+
 /// A part, and its path if it is known.
 struct At<'a>(Part, &'a ErrorPath);
 
@@ -179,6 +182,15 @@ fn of_short_log(is_device_full: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result
 }
 
 /// Messages for the caller of a table.
+/// A name that a caller has given, which may be of any length and have any characters.
+fn shown(name: &str) -> String {
+    let shown: String = name.chars().take(NAME_SHOWN).collect();
+    match shown.len() == name.len() {
+        true => shown.escape_debug().to_string(),
+        false => format!("{}...", shown.escape_debug()),
+    }
+}
+
 fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::KeyTooLong { table, len, max } if table.tree() == CATALOG => {
@@ -233,12 +245,12 @@ fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Error::NoSuchTable { name } => write!(
             f,
             "there is no table \"{}\": open it in a write transaction to create it",
-            name.escape_debug(),
+            shown(name),
         ),
         Error::TableExists { name } => write!(
             f,
             "there is a table \"{}\" already: delete it first, or choose another name",
-            name.escape_debug(),
+            shown(name),
         ),
         Error::TooManyTables { max } => write!(
             f,

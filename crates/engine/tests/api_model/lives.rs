@@ -119,7 +119,7 @@ pub fn lives(seed: u64, mutations: Mutations) -> u64 {
             rig = rig.in_world(&now.world());
         }
         if number < 3 {
-            let most = if prng.chance(3) { 300 } else { 5_000 };
+            let most = if prng.chance(3) { 300 } else { 6_000 };
             now.cut_at_event(1 + prng.below(most));
         }
         let what = format!("seed {seed} life {number}");
