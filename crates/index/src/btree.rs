@@ -97,7 +97,7 @@ impl BTree {
         if state.len() != STATE_BYTES {
             return Err(Error::NotAnIndex);
         }
-        let (root, height) = (number(&state, 0), number(&state, 4) as usize);
+        let (root, height) = (number(&state, 0), Pages::check_height(number(&state, 4) as usize)?);
         let mut tree = BTree { pages, keep_leaves: options.keep_leaves, root, height };
         for op in ops {
             tree.change(op)?;
@@ -122,13 +122,21 @@ impl BTree {
         let mut steps = Vec::with_capacity(self.height);
         for level in (1..self.height).rev() {
             let node = self.pages.get(no, self.keep(level))?;
+            if !node.is_inner(level) {
+                return Err(Error::Corrupt { page: no });
+            }
             let child = node.child_of(key);
             let below = node.pointer(child);
             steps.push(Step { no, child });
             no = below;
         }
-        let leaf = self.pages.get(no, self.keep(0))?;
+        let leaf = self.leaf(no)?;
         Ok((no, leaf, steps))
+    }
+
+    fn leaf(&mut self, no: PageNo) -> Result<Arc<Page>, Error> {
+        let leaf = self.pages.get(no, self.keep(0))?;
+        if leaf.level() == 0 { Ok(leaf) } else { Err(Error::Corrupt { page: no }) }
     }
 
     fn change(&mut self, op: Op) -> Result<(), Error> {
@@ -254,6 +262,7 @@ impl Index for BTree {
             return Ok(found);
         }
         let (_, mut leaf, _) = self.descend(keys.start)?;
+        let (mut above, mut empty) = (keys.start, 0);
         loop {
             let first = leaf.find(keys.start).unwrap_or_else(|at| at);
             let end = leaf.find(keys.end).unwrap_or_else(|at| at);
@@ -261,7 +270,18 @@ impl Index for BTree {
             if end < leaf.entries() || leaf.link() == 0 {
                 return Ok(found);
             }
-            leaf = self.pages.get(leaf.link() as PageNo, self.keep(0))?;
+            let no = PageNo::try_from(leaf.link()).unwrap_or(PageNo::MAX);
+            leaf = self.leaf(no)?;
+            // Leaves whose keys ascend are no circle; those without keys are met once each.
+            let ascends = leaf.entries() == 0 || leaf.key(0) >= above;
+            empty += u32::from(leaf.entries() == 0);
+            if !ascends || empty > self.pages.next() {
+                return Err(Error::Corrupt { page: no });
+            }
+            above = leaf
+                .entries()
+                .checked_sub(1)
+                .map_or(above, |last| leaf.key(last).saturating_add(1));
         }
     }
 

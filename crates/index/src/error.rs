@@ -54,6 +54,8 @@ pub enum Error {
         /// The most.
         most: u32,
     },
+    /// BFTL has no numbers left for its writes: load the index anew.
+    WritesUsedUp,
     /// The device has no room: grow it.
     Full {
         /// Bytes that were needed.
@@ -88,6 +90,9 @@ impl fmt::Display for Error {
             ),
             Error::Segments { segments, most } => {
                 write!(f, "a leaf of {segments} pages: give it 1 to {most}")
+            }
+            Error::WritesUsedUp => {
+                f.write_str("2^32 pages were written, and BFTL counts no further: load it anew")
             }
             Error::Full { needed } => {
                 write!(f, "the index needs {needed} bytes, more than its device has: grow it")

@@ -179,9 +179,28 @@ fn chunk_bytes(len: usize) -> usize {
     (CHUNK_HEADER_BYTES + len).next_multiple_of(SECTOR_SIZE)
 }
 
+/// Changes a byte of chunk number `wanted` of a journal, and makes its checksum fit, for fuzzing.
+pub(crate) fn edit(journal: &mut [u8], wanted: usize, offset: usize, byte: u8) {
+    let mut at = 0;
+    for number_of in 0..=wanted {
+        let Some(header) = journal.get(at..at + CHUNK_HEADER_BYTES) else { return };
+        let len = chunk_bytes(number(header, 4) as usize);
+        let Some(chunk) = journal.get_mut(at..at + len) else { return };
+        at += len;
+        if number_of == wanted {
+            // The length stays: another one would leave no chunk.
+            let records = &mut chunk[CHUNK_HEADER_BYTES..];
+            let place = offset % records.len();
+            records[place] = byte;
+            let checksum = crc32c::crc32c(&chunk[4..]);
+            chunk[..4].copy_from_slice(&checksum.to_le_bytes());
+        }
+    }
+}
+
 impl Replay {
     /// Takes the records of a chunk; `None` if they are none.
-    fn take(&mut self, mut records: &[u8], page_bytes: usize) -> Option<()> {
+    pub(crate) fn take(&mut self, mut records: &[u8], page_bytes: usize) -> Option<()> {
         while let Some((tag, rest)) = records.split_first() {
             records = match *tag {
                 TAG_OP => {

@@ -10,7 +10,7 @@
 //! - `search`: MPSearch. `load`: the layout of a loaded tree.
 //! - `pages`: pages in memory and on the device, and recovery. `pool`, `journal`, `superblock`,
 //!   `page`: its parts. `group`: psync I/O.
-//! - `trials`: the papers' measurements, on modelled drives.
+//! - `trials`: the papers' measurements, on modelled drives. `fuzz`: damaged devices.
 //!
 //! One task uses an index at a time. Structures allocate behind what they have, and never shrink
 //! their device.
@@ -40,6 +40,9 @@ mod pool;
 mod superblock;
 
 pub mod trials;
+
+#[doc(hidden)]
+pub mod fuzz;
 
 #[cfg(test)]
 mod tests;

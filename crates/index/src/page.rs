@@ -17,7 +17,7 @@
 //! +--------+------------------+--------------------+----------+
 //! ```
 //!
-//! - P1: the keys of entries ascend, without duplicates.
+//! - P1: the keys of entries ascend, without duplicates. A page that was read is checked for it.
 //! - P2: a page with operations takes no entry but by `rebuild` of its node.
 
 use crate::Error;
@@ -32,6 +32,8 @@ const LEVEL_AT: usize = KIND_AT + 1;
 const ENTRIES_AT: usize = LEVEL_AT + 1;
 const OPS_AT: usize = ENTRIES_AT + 2;
 const LINK_AT: usize = OPS_AT + 4;
+/// Bytes of a unit of BFTL.
+pub(crate) const UNIT_BYTES: usize = 25;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = LINK_AT + 8;
 const _: () = assert!(HEADER_BYTES == 24);
@@ -45,6 +47,10 @@ pub enum PageKind {
     Run = 2,
     /// Index units of several nodes.
     Units = 3,
+}
+
+impl PageKind {
+    const ALL: [PageKind; 3] = [PageKind::Node, PageKind::Run, PageKind::Units];
 }
 
 /// The bytes of a page in memory.
@@ -93,10 +99,39 @@ impl Page {
     /// Whether these are the bytes that were written as page `wanted`.
     pub(crate) fn is_whole(&self, wanted: PageNo) -> bool {
         let checksum = crc32c::crc32c(&self.0[NUMBER_AT..]);
-        let known = matches!(self.0[KIND_AT], 1..=3);
-        let used = HEADER_BYTES + self.entries() * ENTRY_BYTES + self.ops() * OP_BYTES;
-        let fits = used <= self.0.len() || self.0[KIND_AT] != PageKind::Node as u8;
-        checksum == number(&self.0, 0) && number(&self.0, NUMBER_AT) == wanted && known && fits
+        checksum == number(&self.0, 0) && number(&self.0, NUMBER_AT) == wanted && self.is_sound()
+    }
+
+    /// Whether all that the header counts is there, and can be decoded: a checksum says that the
+    /// bytes are those that were written, not that a page was.
+    fn is_sound(&self) -> bool {
+        let kind = PageKind::ALL.into_iter().find(|kind| self.is_of(*kind));
+        let known = |items: &[u8], bytes: usize, most: u8| {
+            items.chunks_exact(bytes).all(|item| (1..=most).contains(&item[bytes - 1]))
+        };
+        match kind {
+            Some(PageKind::Node) => {
+                let ops_at = HEADER_BYTES + self.entries() * ENTRY_BYTES;
+                let ops = self.0.get(ops_at..ops_at + self.ops() * OP_BYTES);
+                let ascend = || (1..self.entries()).all(|at| self.key(at - 1) < self.key(at));
+                ops.is_some_and(|ops| known(ops, OP_BYTES, 3)) && ascend()
+            }
+            // A fence has the tag 4.
+            Some(PageKind::Run) => self.items(OP_BYTES).is_some_and(|items| {
+                let keys = || items.chunks_exact(OP_BYTES).map(|item| number(item, 0));
+                known(items, OP_BYTES, 4) && keys().is_sorted()
+            }),
+            Some(PageKind::Units) => {
+                self.items(UNIT_BYTES).is_some_and(|items| known(items, UNIT_BYTES, 3))
+            }
+            None => false,
+        }
+    }
+
+    /// The items of a page that has nothing else.
+    fn items(&self, bytes: usize) -> Option<&[u8]> {
+        let items = self.body().get(..self.entries() * bytes)?;
+        (self.ops() == 0).then_some(items)
     }
 
     /// As an error.
@@ -106,6 +141,12 @@ impl Page {
 
     pub(crate) fn is_of(&self, kind: PageKind) -> bool {
         self.0[KIND_AT] == kind as u8
+    }
+
+    /// Whether it can be an inner node of `level`.
+    pub(crate) fn is_inner(&self, level: usize) -> bool {
+        let is_node = self.is_of(PageKind::Node) && usize::from(self.level()) == level;
+        is_node && self.entries() > 0 && self.ops() == 0
     }
 
     pub(crate) fn level(&self) -> u8 {

@@ -105,6 +105,9 @@ impl Sub for Traffic {
     }
 }
 
+/// Levels of an index at most: two children of each node fill all pages.
+const HEIGHT_MAX: usize = 32;
+
 /// Consecutive pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -169,15 +172,38 @@ impl Pages {
             if let Some((next, marked)) = replay.mark {
                 (pages.next, state) = (next, marked);
             }
+            pages.check_next()?;
             for (no, image) in &replay.images {
+                pages.check_run(Run { first: *no, pages: 1 })?;
                 terrace_device::write(&*pages.device, pages.offset(*no), image)?;
             }
             pages.device.sync()?;
             pages.journal = Some(journal);
             ops = replay.ops;
         }
+        pages.check_next()?;
         pages.marked_next = pages.next;
         Ok((pages, state, ops))
+    }
+
+    /// Whether the device has all pages that are said to be taken.
+    fn check_next(&self) -> Result<(), Error> {
+        if self.offset(self.next) > self.device.len() { Err(Error::NotAnIndex) } else { Ok(()) }
+    }
+
+    /// Whether pages that something refers to have been taken.
+    fn check_run(&self, run: Run) -> Result<(), Error> {
+        let is_behind = run.first < first_page(self.room.page_bytes);
+        let end = u64::from(run.first) + u64::from(run.pages);
+        if is_behind || end > u64::from(self.next) {
+            return Err(Error::Corrupt { page: run.first });
+        }
+        Ok(())
+    }
+
+    /// The levels that an index says it has.
+    pub(crate) fn check_height(height: usize) -> Result<usize, Error> {
+        if (1..=HEIGHT_MAX).contains(&height) { Ok(height) } else { Err(Error::NotAnIndex) }
     }
 
     pub(crate) fn room(&self) -> Room {
@@ -257,6 +283,7 @@ impl Pages {
         let mut found: Vec<Option<Vec<Arc<Page>>>> = Vec::with_capacity(runs.len());
         let mut missing = Vec::new();
         for (at, run) in runs.iter().enumerate() {
+            self.check_run(*run)?;
             let numbers = run.first..run.first + run.pages;
             let here = numbers.clone().all(|no| self.pool.has(no));
             self.traffic.wanted += 1;
@@ -285,6 +312,9 @@ impl Pages {
                 continue;
             }
             page.verify(no)?;
+            if !self.kind.has(&page) {
+                return Err(Error::Corrupt { page: no });
+            }
             let page = Arc::new(page);
             if keep == Keep::Lru
                 && let Some(left) = self.pool.put(no, Arc::clone(&page), false)
@@ -313,6 +343,7 @@ impl Pages {
         let mut found = Vec::with_capacity(numbers.len());
         for group in numbers.chunks(self.room.pio_max) {
             let runs: Vec<Run> = group.iter().map(|no| Run { first: *no, pages: 1 }).collect();
+            runs.iter().try_for_each(|run| self.check_run(*run))?;
             for (no, mut read) in group.iter().zip(self.read_group(&runs)?) {
                 found.push(read.pop().filter(|page| page.is_whole(*no)));
             }

@@ -35,6 +35,11 @@ pub(crate) trait Visit {
     /// `span`.
     fn child(&self, node: &Page, span: &mut Span) -> Option<Wanted>;
 
+    /// Whether a page can be a node above the leaves, of `level`.
+    fn check(&self, node: &Page, level: usize) -> bool {
+        node.is_inner(level)
+    }
+
     /// A group of inner nodes was read.
     fn nodes(&mut self, nodes: &[Arc<Page>], group: &[Wanted]) {
         let _ = (nodes, group);
@@ -67,6 +72,9 @@ pub(crate) fn search(
     }
     let runs: Vec<Run> = group.iter().map(|(no, _)| Run { first: *no, pages: 1 }).collect();
     let nodes: Vec<Arc<Page>> = pages.get_runs(&runs, Keep::Lru)?.into_iter().flatten().collect();
+    for (node, (page, _)) in nodes.iter().zip(group) {
+        visit.check(node, level).then_some(()).ok_or(Error::Corrupt { page: *page })?;
+    }
     visit.nodes(&nodes, group);
     let mut added = Vec::new();
     let mut below: Vec<Wanted> = Vec::with_capacity(pages.room().pio_max);

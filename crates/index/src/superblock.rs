@@ -17,14 +17,19 @@
 //! Two slots of 4 KiB take turns by the parity of the epoch, so that a torn write leaves the other.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
-use terrace_device::{Device, read, write};
+use terrace_device::{Device, SECTOR_SIZE, read, write};
 
 use crate::Error;
 use crate::entry::{long, number};
-use crate::page::PageNo;
+use crate::page::{Page, PageKind, PageNo};
 
 const SLOT_BYTES: usize = 4096;
+/// Bytes of both slots.
+pub(crate) const SLOTS_BYTES: usize = 2 * SLOT_BYTES;
+/// Bytes that a page can have.
+const PAGE_SIZES: RangeInclusive<usize> = SECTOR_SIZE..=64 << 10;
 const MAGIC: &[u8; 8] = b"TERRIDX1";
 const MAGIC_AT: usize = 4;
 const KIND_AT: usize = MAGIC_AT + 8;
@@ -60,6 +65,18 @@ impl Kind {
 
     fn of(byte: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// Whether an index of this structure can have such a page: only leaves of the PIO B-tree have
+    /// operations.
+    pub(crate) fn has(self, page: &Page) -> bool {
+        let is_node = page.is_of(PageKind::Node);
+        match self {
+            Kind::BTree => is_node && page.ops() == 0,
+            Kind::Pio => is_node,
+            Kind::Fd => page.is_of(PageKind::Run),
+            Kind::Bftl => page.is_of(PageKind::Units) || is_node && page.ops() == 0,
+        }
     }
 }
 
@@ -124,13 +141,30 @@ impl Superblock {
             return None;
         }
         let state_len = number(slot, STATE_LEN_AT) as usize;
+        let page_bytes = number(slot, PAGE_BYTES_AT) as usize;
+        let is_page = page_bytes.is_multiple_of(SECTOR_SIZE) && PAGE_SIZES.contains(&page_bytes);
+        // The next settling counts on.
+        if !is_page || long(slot, EPOCH_AT) == u64::MAX {
+            return None;
+        }
         Some(Superblock {
             kind: Kind::of(slot[KIND_AT])?,
-            page_bytes: number(slot, PAGE_BYTES_AT) as usize,
+            page_bytes,
             next: number(slot, NEXT_AT),
             epoch: long(slot, EPOCH_AT),
             identity: long(slot, IDENTITY_AT),
             state: slot.get(STATE_AT..STATE_AT + state_len)?.to_vec(),
         })
     }
+}
+
+/// A slot of `bytes` with the right magic and checksum, for fuzzing.
+pub(crate) fn fitting(bytes: &[u8]) -> Vec<u8> {
+    let mut slot = vec![0; SLOT_BYTES];
+    let len = bytes.len().min(SLOT_BYTES);
+    slot[..len].copy_from_slice(&bytes[..len]);
+    slot[MAGIC_AT..KIND_AT].copy_from_slice(MAGIC);
+    let checksum = crc32c::crc32c(&slot[MAGIC_AT..]);
+    slot[..MAGIC_AT].copy_from_slice(&checksum.to_le_bytes());
+    slot
 }

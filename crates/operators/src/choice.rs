@@ -4,15 +4,16 @@
 //! ```text
 //!  detect: striped ------------------> a task for each domain
 //!    | no domains
-//!  trial: LANES requests at once ----> lanes: as if they were domains, of large chunks
+//!  race: LANES requests at once -----> lanes: as if they were domains, of large chunks
 //!    | not GAIN_MIN times as fast
 //!  ordinary scan                       a disk is here
 //! ```
 //!
 //! - H1: nothing is written.
-//! - H2: the trial takes both ways in turns, each time where nothing has been read, and compares
-//!   the best of each.
+//! - H2: the race takes both ways in turns, each time where nothing has been read, and goes on
+//!   until one of them is ahead beyond chance: see `race`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use terrace_device::inside::{Inside, Search, bytes_min, detect, timed};
@@ -22,18 +23,18 @@ use terrace_rt::{LeafMutex, Nanos, now};
 use crate::Error;
 use crate::feed::Feed;
 use crate::plan::{Plan, degree};
+use crate::race::{ROUNDS_MAX, ROUNDS_MIN, Race, Winner};
 use crate::team;
 
 /// Requests at once on a device that shows no domains.
 const LANES: u32 = 4;
 /// Bytes of each of them.
 const LANE_BYTES: u64 = 1 << 20;
-/// Bytes that one way reads in a turn of the trial.
+/// Bytes that one way reads in a turn of the race, and the fewest on a small device.
 const TURN_BYTES: u64 = 32 << 20;
-/// Turns.
-const TURNS: u64 = 3;
-/// Speed of the lanes over the ordinary scan from which on they are taken.
-const GAIN_MIN: f64 = 1.1;
+const TURN_BYTES_MIN: u64 = 8 << 20;
+/// Speed of the lanes over the ordinary scan above which they are taken.
+const GAIN_MIN: f64 = 1.05;
 /// The shortest of the longest strides for which it is worth to look for domains.
 const STRIDE_MIN: u64 = 256 << 10;
 
@@ -92,27 +93,46 @@ pub fn choose(
     // Lanes wait for the device, so a thread serves all of them.
     let lanes = Plan::striped(LANES, LANE_BYTES, queue, LANES)?;
     let ordinary = Choice { plan: Plan::ordinary(), found: Found::Ordinary { gain: None } };
-    if len < 2 * TURNS * TURN_BYTES || degree(LANES, queue, LANES) < 2 {
+    if degree(LANES, queue, LANES) < 2 {
         return Ok(ordinary);
     }
-    let mut best = [Nanos(u64::MAX); 2];
-    for turn in 0..2 * TURNS {
-        let way = (turn % 2) as usize;
-        let from = turn * (len / (2 * TURNS)) / LANE_BYTES * LANE_BYTES;
-        let plan = if way == 0 { Plan::ordinary() } else { lanes };
-        best[way] = best[way].min(time(device, from, &plan)?);
+    let Some(race) = race(device, len, [Plan::ordinary(), lanes])? else { return Ok(ordinary) };
+    let gain = race.median();
+    if race.winner(GAIN_MIN, 0) == Some(Winner::Second) {
+        return Ok(Choice { plan: lanes, found: Found::Lanes { gain } });
     }
-    let gain = best[0].0 as f64 / best[1].0.max(1) as f64;
-    if gain < GAIN_MIN {
-        return Ok(Choice { found: Found::Ordinary { gain: Some(gain) }, ..ordinary });
-    }
-    Ok(Choice { plan: lanes, found: Found::Lanes { gain } })
+    Ok(Choice { found: Found::Ordinary { gain: Some(gain) }, ..ordinary })
 }
 
-/// Time to read `TURN_BYTES` from `from` on.
-fn time(device: &Arc<dyn Device>, from: u64, plan: &Plan) -> Result<Nanos, Error> {
+/// A race of two plans over the first `len` bytes; `None` if they are too few.
+fn race(device: &Arc<dyn Device>, len: u64, plans: [Plan; 2]) -> Result<Option<Race>, Error> {
+    let fewest = 2 * ROUNDS_MIN as u64;
+    let bytes = (len / fewest).min(TURN_BYTES) / LANE_BYTES * LANE_BYTES;
+    if bytes < TURN_BYTES_MIN {
+        return Ok(None);
+    }
+    let rounds = (len / (2 * bytes)).min(ROUNDS_MAX as u64);
+    let apart = len / (2 * rounds) / LANE_BYTES * LANE_BYTES;
+    let mut race = Race::default();
+    for round in 0..rounds {
+        let order = if race.leads() == Winner::First { [0, 1] } else { [1, 0] };
+        let mut times = [Nanos(0); 2];
+        for (turn, way) in order.into_iter().enumerate() {
+            let from = (2 * round + turn as u64) * apart;
+            times[way] = time(device, from..from + bytes, &plans[way])?;
+        }
+        race.add(times[0].0 as f64 / times[1].0.max(1) as f64);
+        if race.winner(GAIN_MIN, rounds as usize).is_some() {
+            break;
+        }
+    }
+    Ok(Some(race))
+}
+
+/// Time to read a part of the device.
+fn time(device: &Arc<dyn Device>, part: Range<u64>, plan: &Plan) -> Result<Nanos, Error> {
     let (bytes, tasks) = (plan.chunk_bytes(), u64::from(plan.domains()));
-    let lane = |at: u64| (from + at * bytes..from + TURN_BYTES).step_by((tasks * bytes) as usize);
+    let lane = |at: u64| (part.start + at * bytes..part.end).step_by((tasks * bytes) as usize);
     let feed = Arc::new(Feed::new((0..tasks).map(lane)));
     let device = Arc::clone(device);
     // Not zeroes, which the system would make when they are first touched.

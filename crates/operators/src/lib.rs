@@ -7,6 +7,7 @@
 //! - `table`: what the operators ask of a table: pages, columns, predicates, as small traits.
 //!   `row_page`: pages of rows of one length.
 //! - `plan`: domains, tasks and ScanBuffers of a scan. `choice`: the plan that suits a device.
+//!   `race`: which of two ways is faster.
 //! - `scan`: ParaScan. `feed`: which task reads which unit next. `team`: tasks that end together.
 //! - `aggregate`: ParaAggr. `sort`: ParaSort. `join`: ParaHashJoin, NewHashJoin, TradHashJoin.
 //!   `fetch`: rows of RIDs.
@@ -24,6 +25,7 @@ mod row_page;
 
 mod choice;
 mod plan;
+mod race;
 
 mod scan;
 

@@ -29,6 +29,7 @@ use crate::writer::{Reader, Step};
 use crate::{Error, LockMode, LockRequest};
 
 mod batch;
+mod inner;
 mod seen;
 mod spilled;
 
@@ -81,6 +82,8 @@ pub(crate) struct Scan {
     ahead: usize,
     /// Where the leaves begin that were not asked for yet: a fence.
     asked: Option<Vec<u8>>,
+    /// What was asked for of each level above them, from level 1 on.
+    inner: Vec<inner::Asked>,
 }
 
 /// How a leaf, or a batch, ended.
@@ -159,6 +162,7 @@ impl Scan {
             walked: 0,
             ahead: 0,
             asked: None,
+            inner: Vec::new(),
         }
     }
 
@@ -471,8 +475,11 @@ impl Scan {
         }
         let from = if self.ahead == 0 { past } else { self.asked.as_ref().unwrap_or(past) };
         let (mut pages, mut next) = (Vec::with_capacity(most), Some(from.clone()));
+        if most == AHEAD_LEAVES {
+            self.inner_ahead(tree, &from.clone())?;
+        }
         while let Some(from) = next.take_if(|_| pages.len() < most) {
-            next = self.leaves_behind(tree, &from, most, &mut pages)?;
+            next = self.nodes_behind(tree, 1, &from, most, &mut pages)?;
         }
         self.ahead = if next.is_some() { self.ahead + pages.len() } else { ALL_AHEAD };
         self.asked = next;
@@ -482,11 +489,13 @@ impl Scan {
         Ok(())
     }
 
-    /// Adds the leaves behind `from` that one parent has and the scan will want, up to `most` in
-    /// all. Where the rest of them begin, or those of the next parent; `None` if there are no more.
-    fn leaves_behind(
+    /// Adds the nodes behind `from` that one parent, of `level`, has and the scan will want, up to
+    /// `most` in all. Where the rest of them begin, or those of the next parent; `None` if there
+    /// are no more.
+    fn nodes_behind(
         &self,
         tree: &Tree,
+        level: u8,
         from: &[u8],
         most: usize,
         pages: &mut Vec<PageId>,
@@ -496,7 +505,7 @@ impl Scan {
             (false, false) => Seek::Below(from),
             _ => Seek::Key(from),
         };
-        let Some(parent) = tree.node_shared(seek, 1)? else { return Ok(None) };
+        let Some(parent) = tree.node_shared(seek, level)? else { return Ok(None) };
         let node = tree.node(parent.id(), &parent)?;
         let (first, end) = self.wanted(&node, seek.child(&node), most - pages.len());
         pages.extend((first..end).map(|index| node.child(index)));
@@ -516,7 +525,7 @@ impl Scan {
 }
 
 impl Scan {
-    /// Which children of a leaves' parent, from `child` on and up to `most`, the scan will want.
+    /// Which children of a node, from `child` on and up to `most`, the scan will want.
     fn wanted(&self, parent: &Node<'_>, child: usize, most: usize) -> (usize, usize) {
         let end_of = |bound: &Bound<Vec<u8>>, other: usize| match bound {
             Bound::Included(key) | Bound::Excluded(key) => parent.child_of(key),

@@ -13,6 +13,7 @@ use crate::reclaim::Progress;
 use crate::writer::Step;
 use crate::{Error, LockMode};
 
+mod ahead;
 mod blocks;
 mod compaction;
 mod sizes;

@@ -21,7 +21,7 @@ pub(super) fn write_units(tree: &mut Bftl) -> Result<(), Error> {
     for part in units.chunks(capacity) {
         let mut nodes: Vec<NodeId> = part.iter().map(|unit| unit.node).collect();
         nodes.dedup();
-        let link = tree.next_link(0);
+        let link = tree.next_link(0)?;
         let page = unit::build(tree.pages.room().page_bytes, part, link);
         let no = write_page(tree, page)?;
         tree.table.append(no, &nodes);
@@ -81,7 +81,7 @@ fn write_base(
 ) -> Result<PageNo, Error> {
     let mut page = Page::new(tree.pages.room().page_bytes, PageKind::Node, level);
     entries.iter().for_each(|entry| page.push_entry(*entry));
-    page.set_link(tree.next_link(node));
+    page.set_link(tree.next_link(node)?);
     write_page(tree, page)
 }
 

@@ -189,13 +189,17 @@ impl Bftl {
         if state.len() != STATE_BYTES {
             return Err(Error::NotAnIndex);
         }
+        let nodes = number(&state, 8);
+        if nodes > pages.next() {
+            return Err(Error::NotAnIndex);
+        }
         let mut tree = Bftl {
             pages,
             options,
             buffer: Vec::new(),
-            table: NodeTable::unknown(number(&state, 8), 0),
+            table: NodeTable::unknown(nodes, 0),
             root: number(&state, 0),
-            height: number(&state, 4) as usize,
+            height: Pages::check_height(number(&state, 4) as usize)?,
             written: number(&state, 12),
             free: Vec::new(),
             freed: Vec::new(),
@@ -266,9 +270,9 @@ impl Bftl {
     }
 
     /// The link of the next write.
-    fn next_link(&mut self, node: NodeId) -> u64 {
-        self.written += 1;
-        u64::from(self.written) << 32 | u64::from(node)
+    fn next_link(&mut self, node: NodeId) -> Result<u64, Error> {
+        self.written = self.written.checked_add(1).ok_or(Error::WritesUsedUp)?;
+        Ok(u64::from(self.written) << 32 | u64::from(node))
     }
 
     /// Pages that nothing needs any more: to be used again once no crash can want them.
@@ -277,13 +281,21 @@ impl Bftl {
         if self.pages.has_journal() { self.freed.extend(pages) } else { self.free.extend(pages) }
     }
 
+    fn page_of(&mut self, no: PageNo, kind: PageKind) -> Result<Arc<Page>, Error> {
+        let page = self.pages.get(no, Keep::Lru)?;
+        if page.is_of(kind) { Ok(page) } else { Err(Error::Corrupt { page: no }) }
+    }
+
     /// Reads the parts of a node, one after the other.
     fn view(&mut self, node: NodeId) -> Result<View, Error> {
-        let base = self.pages.get(self.table.base(node), Keep::Lru)?;
+        if node >= self.table.nodes() {
+            return Err(Error::Corrupt { page: node });
+        }
+        let base = self.page_of(self.table.base(node), PageKind::Node)?;
         let mut units = Vec::new();
         for at in 0..self.table.list(node).len() {
             let no = self.table.list(node)[at];
-            units.push(self.pages.get(no, Keep::Lru)?);
+            units.push(self.page_of(no, PageKind::Units)?);
         }
         Ok(View { node, base, units })
     }
@@ -292,8 +304,11 @@ impl Bftl {
     /// next node of that level.
     fn descend(&mut self, key: Key, wanted: usize) -> Result<(NodeId, NodeId, Option<Key>), Error> {
         let (mut node, mut parent, mut bound) = (self.root, 0, None);
-        for _ in wanted + 1..self.height {
+        for level in (wanted + 1..self.height).rev() {
             let view = self.view(node)?;
+            if !view.base.is_inner(level) {
+                return Err(Error::Corrupt { page: self.table.base(node) });
+            }
             let (child, next) = view.child(&self.buffer, key);
             (parent, node) = (node, child);
             bound = next.or(bound);

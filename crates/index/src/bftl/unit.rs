@@ -12,13 +12,11 @@
 //! ```
 
 use crate::entry::{Key, Op, number};
+pub(super) use crate::page::UNIT_BYTES;
 use crate::page::{HEADER_BYTES, Page, PageKind};
 
 /// Number of a node.
 pub(super) type NodeId = u32;
-
-/// Bytes of a unit.
-pub(super) const UNIT_BYTES: usize = 25;
 
 const PARENT_AT: usize = 4;
 const KEY_AT: usize = PARENT_AT + 4;

@@ -82,7 +82,9 @@ fn builders(tree: &mut FdTree, depth: usize, head: u64) -> Result<Builders, Erro
         let first = place(&mut tree.pages, &taken, most as u32, tree.first_page)?;
         taken.push((first, most as u32));
         let has_fences = level < depth || !bottom;
-        levels.push(Builder::new(first, level as u8, page_bytes, has_fences));
+        let mut builder = Builder::new(first, level as u8, page_bytes, has_fences);
+        builder.room = most as u32;
+        levels.push(builder);
         most = most.div_ceil(per_page).max(1);
     }
     levels.reverse();
@@ -163,6 +165,8 @@ impl Stream {
 /// A run being written.
 struct Builder {
     first: PageNo,
+    /// Pages that it may have.
+    room: u32,
     level: u8,
     page_bytes: usize,
     has_fences: bool,
@@ -177,6 +181,7 @@ impl Builder {
     fn new(first: PageNo, level: u8, page_bytes: usize, has_fences: bool) -> Builder {
         Builder {
             first,
+            room: 0,
             level,
             page_bytes,
             has_fences,
@@ -232,6 +237,10 @@ impl Builder {
         let full: Vec<(PageNo, Page)> =
             (self.first + self.written..).zip(std::mem::take(&mut self.full)).collect();
         self.written += full.len() as u32;
+        // More entries than the levels are said to have.
+        if self.written > self.room {
+            return Err(Error::Corrupt { page: self.first });
+        }
         pages.write(full, Undo::Unwanted, Keep::Not)
     }
 }

@@ -157,7 +157,15 @@ impl FdTree {
             pages: number(bytes, 4),
             items: long(bytes, 8),
         };
-        let levels = state.chunks(LEVEL_BYTES).map(level).collect();
+        let levels: Vec<Level> = state.chunks(LEVEL_BYTES).map(level).collect();
+        let per_page = run::capacity(pages.room().page_bytes) as u64;
+        let fits = |level: &Level| {
+            u64::from(level.first) + u64::from(level.pages) <= u64::from(pages.next())
+                && level.items <= u64::from(level.pages) * per_page
+        };
+        if !levels.iter().all(fits) {
+            return Err(Error::NotAnIndex);
+        }
         let mut tree = FdTree::with(pages, options, levels)?;
         // All of them before a merge, whose settling covers the whole journal.
         tree.head.extend(ops.into_iter().map(|op| (op.key, op)));
@@ -292,9 +300,15 @@ impl Visit for Lookup<'_> {
             Some(bound) => span.start + self.keys[span.clone()].partition_point(|key| *key < bound),
             None => span.end,
         };
+        assert!(end > span.start, "a page that was verified has its fences in order");
         let taken = span.start..end;
         span.start = end;
         Some((no, taken))
+    }
+
+    /// A level of a run refers to the next by its place in the list of levels.
+    fn check(&self, _: &Page, _: usize) -> bool {
+        true
     }
 
     fn nodes(&mut self, nodes: &[Arc<Page>], group: &[Wanted]) {
@@ -339,6 +353,9 @@ impl Index for FdTree {
             let place = self.fences.partition_point(|(first, _)| *first <= order[at]);
             let bound = self.fences.get(place).map(|(key, _)| *key);
             let end = bound.map_or(order.len(), |b| order.partition_point(|key| *key < b));
+            if end <= at {
+                return Err(Error::Corrupt { page: self.levels[0].first });
+            }
             let unanswered = lookup.answers[at..end].iter().any(Option::is_none);
             if let (true, Some(first)) = (unanswered, place.checked_sub(1)) {
                 group.push((self.fences[first].1, at..end));

@@ -175,11 +175,7 @@ pub fn estimate(latencies: &Latencies, demand: &Demand, options: &PioOptions) ->
     let leaves = (demand.entries as f64 * ENTRY_BYTES as f64 / full_bytes).max(1.0);
     let fanout = body / ENTRY_BYTES as f64 * options.fill.0;
 
-    let leaf_map = match options.leaf_read {
-        LeafRead::Whole => 1.0,
-        LeafRead::Segment { .. } => segments + DIRECTORY_BYTES,
-    };
-    let map_pages = leaves * leaf_map / page_bytes;
+    let map_pages = leaves * leaf_map(options) / page_bytes;
     let pool_pages =
         (options.room.memory_pages as f64 - options.queue_pages as f64 - map_pages).max(1.0);
     let mut inner = Vec::new();
@@ -218,6 +214,25 @@ pub fn estimate(latencies: &Latencies, demand: &Demand, options: &PioOptions) ->
     let size = at_least(shrunk);
     let shrink = (latencies.read_group[size] + latencies.write_group[size]) / room_ops;
     Estimate { search, insert: batch / queued + shrink }
+}
+
+/// Bytes of LSMap for a leaf.
+fn leaf_map(options: &PioOptions) -> f64 {
+    match options.leaf_read {
+        LeafRead::Whole => 1.0,
+        LeafRead::Segment { .. } => f64::from(options.segments) + DIRECTORY_BYTES,
+    }
+}
+
+/// Whether memory has room for the queue, LSMap over `entries`, and a page of the pool. The
+/// smallest queue always does: with less than that there is no index.
+#[must_use]
+pub fn fits(entries: u64, options: &PioOptions) -> bool {
+    let body = (options.room.page_bytes - HEADER_BYTES) as f64;
+    let per_leaf = body / ENTRY_BYTES as f64 * f64::from(options.segments) * options.fill.0;
+    let map_bytes = (entries as f64 / per_leaf).ceil() * leaf_map(options);
+    let map_pages = (map_bytes / options.room.page_bytes as f64).ceil() as usize;
+    options.queue_pages == 1 || options.queue_pages + map_pages < options.room.memory_pages
 }
 
 /// The place in `SEGMENTS` of the least size that has `pages`.
@@ -259,5 +274,7 @@ pub fn choose(latencies: &Latencies, demand: &Demand, options: &PioOptions) -> P
         })
     });
     let cost = |options: &PioOptions| estimate(latencies, demand, options).of_mix(demand);
-    all.min_by(|one, other| cost(one).total_cmp(&cost(other))).expect("there are sizes")
+    all.filter(|options| fits(demand.entries, options))
+        .min_by(|one, other| cost(one).total_cmp(&cost(other)))
+        .expect("there are sizes")
 }

@@ -89,7 +89,7 @@ impl SegmentMap {
     /// `appended` segments more are in use; operations begin in `operations` at the latest.
     pub(super) fn append(&mut self, leaf: PageNo, appended: u32, operations: u32) {
         let at = (leaf / self.segments) as usize;
-        self.used[at] += appended as u8;
+        self.used[at] = self.used[at].saturating_add(appended as u8);
         if self.stride > 0 {
             let begin = &mut self.directory[at * self.stride + OPERATIONS_AT];
             *begin = (*begin).min(operations as u8);

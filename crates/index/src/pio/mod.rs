@@ -172,7 +172,7 @@ impl PioTree {
         if state.len() != STATE_BYTES {
             return Err(Error::NotAnIndex);
         }
-        let (root, height) = (number(&state, 0), number(&state, 4) as usize);
+        let (root, height) = (number(&state, 0), Pages::check_height(number(&state, 4) as usize)?);
         let options = PioOptions { segments: number(&state, 8), ..options };
         check_segments(options.segments)?;
         let mut tree = PioTree::with(pages, options, root, height)?;

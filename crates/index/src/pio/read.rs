@@ -90,6 +90,10 @@ pub(super) fn segments_in_use(
     segments: u32,
     leaf: PageNo,
 ) -> Result<u32, Error> {
+    let is_taken = u64::from(leaf) + u64::from(segments) <= u64::from(pages.next());
+    if !is_taken || !leaf.is_multiple_of(segments) {
+        return Err(Error::Corrupt { page: leaf });
+    }
     if let Some(used) = map.used(leaf) {
         return Ok(used);
     }

@@ -155,7 +155,8 @@ impl Batch<'_> {
     /// The pages of a leaf, and the segment they begin with, when `ops` are appended; `None` if
     /// there is no room.
     fn append(&self, leaf: PageNo, used: u32, last: &Page, ops: &[Op]) -> Option<(u32, Vec<Page>)> {
-        let spare = self.options.segments - used;
+        // Two parents of one leaf, which no index has, append to it twice.
+        let spare = self.options.segments.saturating_sub(used);
         let LeafRead::Segment { operations } = self.options.leaf_read else {
             return Some((used - 1, append(last, ops, spare)?));
         };

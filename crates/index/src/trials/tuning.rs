@@ -187,7 +187,11 @@ pub fn tune(
             if values.is_empty() {
                 break;
             }
-            for setup in values.into_iter().filter(|setup| *setup != known) {
+            let fits = |setup: &Setup| match setup {
+                Setup::Pio(options) => cost::fits(scale.entries(), options),
+                _ => true,
+            };
+            for setup in values.into_iter().filter(|setup| *setup != known && fits(setup)) {
                 let measured = run(&setup)?;
                 tuned.tried += 1;
                 if measured.elapsed < tuned.measured.elapsed {

@@ -46,7 +46,7 @@ pub fn index(options: &IndexBench) -> Result<(), Failure> {
     let pieces = options.drives.len() * (1 + MIXES.len());
     let jobs = system::jobs(options.jobs, pieces);
     system::fits(
-        "--divisor: what is loaded",
+        "--divisor and --jobs: what is loaded",
         scale.entries().min(KEPT_ENTRIES_MAX) * BYTES_PER_ENTRY * jobs,
     )?;
     let sinks = Sinks::open(options.shown.json.as_deref())?;

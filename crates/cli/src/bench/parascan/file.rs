@@ -128,7 +128,7 @@ fn ways(device: &Arc<dyn Device>, bytes: u64, seed: u64) -> Result<Vec<Way>, Err
     let mut ways = vec![
         way("in order".into(), Plan::ordinary()),
         way("in order, 1 MiB".into(), Plan::in_order(1 << 20)?),
-        way(format!("chosen: {:?}", choice.found), choice.plan),
+        way(format!("chosen: {}", super::shown::found(choice.found)), choice.plan),
     ];
     let count = (bytes / PAGE_BYTES) as PageNo;
     let table = Pages8K::new(Arc::clone(device), Arc::new(Unknown), 0, count)?;

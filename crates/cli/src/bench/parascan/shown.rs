@@ -17,7 +17,7 @@ pub fn tables(results: &Results, figures: &[Figure]) -> Vec<Titled> {
     tables
 }
 
-fn found(found: Found) -> String {
+pub fn found(found: Found) -> String {
     match found {
         Found::Domains { domains, chunk_bytes } => {
             format!("{domains} domains of {chunk_bytes} bytes")
