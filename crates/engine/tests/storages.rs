@@ -305,7 +305,8 @@ fn a_failing_storage_is_told_with_its_name_and_place() {
         assert!(told.ends_with("a bad block"), "{told}");
         home.faults.fails_reads.store(false, Ordering::Relaxed);
         log.faults.fails_writes.store(true, Ordering::Relaxed);
-        let error = fill(&db, 0..1).expect_err("no log");
+        // A row that it does not have: one that stays as it was is not logged.
+        let error = fill(&db, 2000..2001).expect_err("no log");
         let Error::Failed { cause: Some(cause) } = &error else { panic!("{error}") };
         assert!(matches!(**cause, Error::Device { part: Part::Log, action: Action::Write, .. }));
         assert!(cause.to_string().contains("a broken cable"), "{cause}");
