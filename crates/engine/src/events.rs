@@ -164,7 +164,7 @@ impl FlashWatch {
 
     /// Tells, once, that it is lost.
     pub(crate) fn look(&mut self, engine: &Engine) {
-        if !self.is_lost && engine.flash.as_ref().is_some_and(|flash| flash.is_given_up()) {
+        if !self.is_lost && engine.pool.is_flash_lost() {
             self.is_lost = true;
             Event::FlashLost.tell();
         }

@@ -209,6 +209,13 @@ impl BufferPool {
         self.restart.cold_start
     }
 
+    /// Whether there is a flash tier that takes no pages any more: its device was given up, or has
+    /// failed too often.
+    #[must_use]
+    pub fn is_flash_lost(&self) -> bool {
+        self.devices.flash.is_some() && !self.devices.is_usable()
+    }
+
     /// What requests cost, as far as a policy wants to know: as configured, or measured.
     #[must_use]
     pub fn costs(&self) -> Costs {

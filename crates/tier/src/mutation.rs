@@ -197,8 +197,6 @@ mutations! {
     BackupForgetsUnlogged,
     /// Backups: a page that was freed before it was copied is marked as newer than its records.
     BackupSkipsFreed,
-    /// Backups: the log is copied from the oldest transaction on.
-    BackupLosesOldest,
     /// Backups: a page is read at home only if neither memory nor flash is newer.
     BackupReadsHome,
     /// Restored copies: what the log says of the original's home does not count.

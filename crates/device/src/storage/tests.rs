@@ -295,7 +295,7 @@ fn a_device_moves_the_rest_of_what_was_cut_short() {
     everywhere(|| {
         for fault in [Fault::None, Fault::Short, Fault::Interrupted] {
             let device = device(fault);
-            let bytes: Vec<u8> = (0..8192_u32).map(|at| (at * 7 >> 3) as u8).collect();
+            let bytes: Vec<u8> = (0..8192_u32).map(|at| ((at * 7) >> 3) as u8).collect();
             write(&device, 4096, &bytes).expect("a good storage");
             device.sync().expect("a good storage");
             let mut found = vec![0; 8192];

@@ -267,7 +267,9 @@ impl Core {
     ) -> Result<T, Error> {
         let mut context = self.context.try_borrow_mut().map_err(|_| Error::Reentrant)?;
         context.engine().check_running()?;
-        context.check_snapshot()?;
+        if let Err(ended) = context.check_snapshot() {
+            return Err(context.engine().explain(ended));
+        }
         self.check_doomed()?;
         let worked = work(&mut context);
         // What an ended snapshot has read may be of any moment.

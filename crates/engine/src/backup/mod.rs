@@ -34,7 +34,6 @@ mod restore;
 use std::io::{Read, Seek, Write};
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId};
-use terrace_pool::Mutation;
 
 use self::copier::{Copier, Gathered, read_through};
 pub use self::error::{BackupError, RestoreError};
@@ -212,9 +211,7 @@ impl Taking<'_> {
             format: FORMAT_VERSION,
             features: boot.features,
         };
-        let loses_oldest = engine.pool.mutations().has(Mutation::BackupLosesOldest);
-        let oldest_txn = if loses_oldest { Lsn::MAX } else { boot.oldest_txn };
-        let log_start = boot.begin_checkpoint.min(oldest_txn);
+        let log_start = boot.begin_checkpoint.min(boot.oldest_txn);
         let out = Writer::new(to, &begin).map_err(BackupError::Output)?;
         let places = (log_start, boot.begin_checkpoint);
         let mut copier = Copier::new(engine, out, since, places, options.rate);
@@ -229,7 +226,7 @@ impl Taking<'_> {
             log_start,
             checkpoint: boot.begin_checkpoint,
             checkpoint_end: boot.end_checkpoint,
-            oldest_txn,
+            oldest_txn: boot.oldest_txn,
             end,
             next_txn: boot.next_txn,
             mark: position,

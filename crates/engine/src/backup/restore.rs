@@ -154,7 +154,7 @@ impl<'r, 'i> Backups<'r, 'i> {
         let last = self.readers.len() - 1;
         for (index, reader) in self.readers.iter_mut().enumerate() {
             let mutations = parts.mutations;
-            let log = (index == last).then(|| (parts, id, mutations));
+            let log = (index == last).then_some((parts, id, mutations));
             restored = restore_one(reader, &mut home, log)?;
         }
         let (log, end) = restored.expect("the last one has a log");

@@ -13,7 +13,6 @@ use crate::reclaim::Progress;
 use crate::writer::Step;
 use crate::{Error, LockMode};
 
-mod ahead;
 mod blocks;
 mod compaction;
 mod sizes;

@@ -54,7 +54,8 @@ impl Space {
         if kind(&map) != Some(PageKind::Map) {
             return Err(Error::corrupt(Part::Home, id, "it should be an allocation map"));
         }
-        let mut runs: Vec<Range<u64>> = vec![id.0..id.0 + 1];
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        runs.push(id.0..id.0 + 1);
         let mut add = |page: u64| match runs.last_mut() {
             Some(last) if last.end == page => last.end = page + 1,
             _ => runs.push(page..page + 1),

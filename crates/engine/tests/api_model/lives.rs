@@ -71,6 +71,7 @@ impl Life<'_> {
                 states,
                 savepoints: Vec::new(),
                 is_unfinished: false,
+                has_dropped: false,
                 what: what.clone(),
             };
             foreign = run.transaction().or(foreign);

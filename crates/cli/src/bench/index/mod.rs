@@ -32,7 +32,7 @@ pub struct OnDrive {
 
 enum Piece {
     Basics(Box<Basics>),
-    Mix(MixRow),
+    Mix(Box<MixRow>),
 }
 
 /// Runs it.
@@ -86,7 +86,7 @@ fn measured(options: &IndexBench, scale: Scale, jobs: u64) -> Result<Vec<OnDrive
         let trial = Trial { drive, scale, seed: options.seed };
         let piece = match at % per_drive {
             0 => trial.basics().map(|basics| Piece::Basics(Box::new(basics))),
-            mix => trial.mix(MIXES[mix - 1]).map(Piece::Mix),
+            mix => trial.mix(MIXES[mix - 1]).map(|mix| Piece::Mix(Box::new(mix))),
         };
         bar.inc(1);
         piece.map_err(|error| Failure::failed(format!("bench index on {name}"), error))
@@ -102,7 +102,7 @@ fn measured(options: &IndexBench, scale: Scale, jobs: u64) -> Result<Vec<OnDrive
             }
             Piece::Mix(mix) => {
                 let last = results.last_mut().expect("the basics of a drive come first");
-                last.mixes.push(mix);
+                last.mixes.push(*mix);
             }
         }
     }
