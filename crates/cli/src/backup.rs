@@ -1,5 +1,5 @@
-//! `terrace backup` and `terrace restore`: a copy of a database as a stream of bytes, and a database
-//! made of it.
+//! `terrace backup` and `terrace restore`: a copy of a database as a stream of bytes, and a
+//! database made of it.
 
 use crate::command::{Backup, Restore};
 use crate::database::{blank_flash, builder};

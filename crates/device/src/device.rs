@@ -321,10 +321,10 @@ pub trait Device: Send + Sync {
         Ok(Punched::Kept)
     }
 
-    /// Has the device write atomically, from now on, each range of `len` bytes at a multiple of `len`
-    /// that a write covers: a power cut, and a write that fails, leave all of such a range as it was,
-    /// or all of it as it was to be. Whether it can; if not, nothing has changed. What was asked for
-    /// once holds for as long as the device lives.
+    /// Has the device write atomically, from now on, each range of `len` bytes at a multiple of
+    /// `len` that a write covers: a power cut, and a write that fails, leave all of such a range as
+    /// it was, or all of it as it was to be. Whether it can; if not, nothing has changed. What was
+    /// asked for once holds for as long as the device lives.
     fn write_atomically(&self, len: u64) -> bool {
         len <= SECTOR_SIZE as u64
     }

@@ -2,7 +2,8 @@
 //! of them, and how fast that snapshot reads afterwards what has changed since.
 //!
 //! ```text
-//! cargo run --release -p terrace --example old_snapshot -- [FOLDER [SECONDS [MEMORY_MIB [ROUNDS EVERY]]]]
+//! cargo run --release -p terrace --example old_snapshot -- \
+//!     [FOLDER [SECONDS [MEMORY_MIB [ROUNDS EVERY]]]]
 //! ```
 //!
 //! With ROUNDS, one snapshot stays open for all of them; a round begins EVERY seconds. Each writes

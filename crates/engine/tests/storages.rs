@@ -71,7 +71,11 @@ impl Faults {
     }
 
     fn part(&self, len: usize) -> usize {
-        if self.moves_parts.load(Ordering::Relaxed) { len.div_ceil(3) } else { len }
+        // Whole sectors, as the rules have it.
+        match self.moves_parts.load(Ordering::Relaxed) {
+            true => len.div_ceil(3).next_multiple_of(512).min(len),
+            false => len,
+        }
     }
 }
 

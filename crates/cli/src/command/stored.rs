@@ -58,8 +58,8 @@ pub struct Compact {
     pub log_max: Option<u64>,
 }
 
-/// Works on a database that no process has open for writing, also after a crash, and changes no byte
-/// of it. One that is open is backed up by its own process, with `Database::backup`.
+/// Works on a database that no process has open for writing, also after a crash, and changes no
+/// byte of it. One that is open is backed up by its own process, with `Database::backup`.
 #[derive(Args)]
 pub struct Backup {
     #[command(flatten)]

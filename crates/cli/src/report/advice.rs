@@ -160,7 +160,8 @@ fn figures(advice: &Advice) -> String {
     let notes = if notes.is_empty() { notes } else { format!(" {}.", escaped(&notes)) };
     let mut out = format!(
         "<h2>Figures</h2><p class=\"soft\">Busy: for each reference.{notes}</p>\
-         <div class=\"panel\"><table><tr><th>design</th><th>size</th><th>of misses</th><th>gain</th>\
+         <div class=\"panel\"><table><tr><th>design</th><th>size</th>\
+         <th>of misses</th><th>gain</th>\
          <th>home<br>busy</th><th>flash<br>busy</th><th>GB written<br>a day</th>\
          <th>drive writes<br>a day</th><th>years</th><th>a month</th></tr>",
     );

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   write        |---------+---------+---------+-----|      units of `len` bytes
-//!   requests     |  whole  |       whole       | rest       each a power of two, at a multiple of it
+//!   requests     | atomic  |      atomic       | rest     each a power of two, at a multiple
 //! ```
 //!
 //! - V1: an atomic request has a power of two of bytes, begins at a multiple of that, is

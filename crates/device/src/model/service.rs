@@ -77,7 +77,8 @@ pub(super) struct InService {
     pub(super) faults: FaultState,
     pub(super) counters: Counters,
     pub(super) marks: Option<Vec<Mark>>,
-    /// The most that it can write atomically, and what it was asked to (`Device::write_atomically`).
+    /// The most that it can write atomically, and what it was asked to
+    /// (`Device::write_atomically`).
     pub(super) atomic_max: u64,
     pub(super) atomic: u64,
 }

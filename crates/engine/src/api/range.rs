@@ -87,12 +87,12 @@ impl<K: Key, V: Value> fmt::Debug for Entry<K, V> {
 /// The entries that it has passed, and the gaps between them, stay locked until the transaction
 /// ends. A long scan locks up to 128 entries ahead.
 ///
-/// In a write transaction entries are read in batches: the first call reads one, each later one twice
-/// the number before, up to 128. So a change that the same transaction makes meanwhile, through another
-/// [`Table`](crate::Table), shows in the entries that are read after it, not in those of the
-/// current batch: up to 127 entries may be returned that it has removed since, or with values that
-/// it has replaced. No other transaction can change what the batch holds. For the same reason a
-/// range goes on to the end of its batch after the database was closed, and returns
+/// In a write transaction entries are read in batches: the first call reads one, each later one
+/// twice the number before, up to 128. So a change that the same transaction makes meanwhile,
+/// through another [`Table`](crate::Table), shows in the entries that are read after it, not in
+/// those of the current batch: up to 127 entries may be returned that it has removed since, or
+/// with values that it has replaced. No other transaction can change what the batch holds. For the
+/// same reason a range goes on to the end of its batch after the database was closed, and returns
 /// [`Error::Closed`] only then.
 ///
 /// # Examples

@@ -295,36 +295,6 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
         self.range_in(&bounds, LockMode::Shared)
     }
 
-    /// As `range`, of the keys alone: the entries have no values. Values that have pages of their own
-    /// are not read.
-    ///
-    /// # Errors
-    ///
-    /// As `get`; the iterator returns errors too.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use terrace::{Error, TableDef};
-    /// # let db = terrace::doc_test::database();
-    /// const PHOTOS: TableDef<&str, &[u8]> = TableDef::new("photos");
-    /// db.write(|txn| {
-    ///     let mut photos = txn.open_table(PHOTOS)?;
-    ///     ["ann", "bob", "cat"].into_iter().try_for_each(|name| photos.insert(name, &[7; 100_000]))
-    /// })?;
-    /// let txn = db.begin_read()?;
-    /// let photos = txn.open_table(PHOTOS)?;
-    /// assert_eq!(photos.keys("b"..)?.next().expect("bob")?.key(), "bob");
-    /// assert_eq!(photos.keys(..)?.rev().count(), 3);
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn keys<'k>(
-        &self,
-        bounds: impl RangeBounds<K::View<'k>>,
-    ) -> Result<Range<'_, K, (), T>, Error> {
-        self.range_of(encode_bounds::<K>(&bounds), (LockMode::Shared, Wanted::Keys))
-    }
-
     pub(super) fn range_in<'k>(
         &self,
         bounds: &impl RangeBounds<K::View<'k>>,

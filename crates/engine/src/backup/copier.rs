@@ -2,9 +2,9 @@
 //!
 //! - P1: a page that neither memory nor flash has newer than home is read there, in runs; any other
 //!   one through the pool, as a transaction reads it. Each is verified.
-//! - P2: what cannot be read is noted: it may be a page that nothing leads to yet, or any more. With
-//!   it comes a position behind all that was logged of an earlier life of the page, and before what
-//!   will make it anew.
+//! - P2: what cannot be read is noted: it may be a page that nothing leads to yet, or any more.
+//!   With it comes a position behind all that was logged of an earlier life of the page, and
+//!   before what will make it anew.
 //! - P3: of each page it is known whether it was copied, or need not be (`seen`), and whether a
 //!   record changed it that was appended before its group's map was read (`changed`). One that was
 //!   changed, and not seen, was free by then.

@@ -385,9 +385,7 @@ impl Log {
             self.offered.fetch_max(end, Ordering::AcqRel);
         }
         self.forget_marks(start);
-        if before < start.0 {
-            self.tell_room();
-        }
+        (before < start.0).then(|| self.tell_room());
     }
 
     /// If all is durable and nothing was appended since, has the device keep a record that says so:

@@ -1,4 +1,5 @@
-//! Backups of files: what is cut, damaged or foreign is refused, by its place; a full disk; threads.
+//! Backups of files: what is cut, damaged or foreign is refused, by its place; a full disk;
+//! threads.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
