@@ -35,10 +35,9 @@ use crate::api::Checkpoint;
 use crate::context::Buffers;
 use crate::copies::BadCopy;
 use crate::counts::Counts;
-pub(crate) use crate::engine::closing::is_of_closing;
 use crate::engine::forcing::Forcing;
 use crate::engine::frame_room::FrameRoom;
-use crate::error::Places;
+use crate::error::{Places, is_of_closing};
 use crate::events;
 use crate::journal::LogJournal;
 use crate::leaf_room::LeafRoom;
@@ -476,7 +475,7 @@ impl Engine {
         self.log.truncate(self.backup.cut(boot.log_start())); // 8
         self.log.settle(if self.is_closed() { Settle::Closing } else { Settle::Running })?;
         self.tally.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.tell_checkpoint(now() - begun);
+        events::checkpoint(now() - begun, (self.log.used(), self.log.capacity()));
         self.tally.checkpoint_ns.fetch_add((now() - begun).0, Ordering::Relaxed);
         self.tally.table_ns.fetch_add(table_span.0, Ordering::Relaxed);
         Ok(())

@@ -8,6 +8,7 @@
 //! - E2: errors can be cloned, so that every caller gets the first failure of an engine.
 
 mod about;
+mod closing;
 mod device;
 mod lock_wait;
 mod message;
@@ -24,6 +25,7 @@ use crate::schema::Schema;
 
 pub use self::about::{Action, ErrorPath, Part, SavepointFlaw, TableRef, TypeNames};
 pub(crate) use self::about::{Places, error_path};
+pub(crate) use self::closing::is_of_closing;
 pub(crate) use self::lock_wait::locked;
 pub use self::lock_wait::{LockWait, TransactionId};
 

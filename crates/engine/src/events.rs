@@ -6,10 +6,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use terrace_pool::ColdStart;
+use terrace_pool::{BufferPool, ColdStart};
 use terrace_rt::Nanos;
 
-use crate::engine::Engine;
 use crate::recovery::Analysis;
 use crate::{Compacted, Error};
 
@@ -128,11 +127,15 @@ pub(crate) fn recovering(analysis: &Analysis, log_bytes: u64) {
     Event::Recovering { log_bytes, dirty_pages, losers }.tell();
 }
 
-/// The database is open.
-pub(crate) fn opened(engine: &Engine) {
-    let (database, was_closed) = (engine.database_id(), engine.was_closed);
+/// A checkpoint has ended, which took `span`; the log is in use so far, of so much.
+pub(crate) fn checkpoint(span: Nanos, (log_used, log_capacity): (u64, u64)) {
+    Event::Checkpoint { span, log_used, log_capacity }.tell();
+}
+
+/// The database is open; its flash, if it has any, may have started cold.
+pub(crate) fn opened(database: u128, was_closed: bool, cold_start: Option<ColdStart>) {
     Event::Opened { database, was_closed }.tell();
-    match engine.pool.cold_start() {
+    match cold_start {
         None | Some(ColdStart::NoDevice) => (),
         Some(why) => Event::FlashCold { why: &why }.tell(),
     }
@@ -163,8 +166,8 @@ impl FlashWatch {
     }
 
     /// Tells, once, that it is lost.
-    pub(crate) fn look(&mut self, engine: &Engine) {
-        if !self.is_lost && engine.pool.is_flash_lost() {
+    pub(crate) fn look(&mut self, pool: &BufferPool) {
+        if !self.is_lost && pool.is_flash_lost() {
             self.is_lost = true;
             Event::FlashLost.tell();
         }

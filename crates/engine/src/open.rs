@@ -154,7 +154,8 @@ pub(crate) fn open(setup: Setup, devices: Devices) -> Result<Arc<Engine>, Error>
         let was_lost = is_lost();
         let (error, has_failed) = match attempt(setup.clone(), &devices) {
             Ok(engine) => {
-                events::opened(&engine);
+                let cold_start = engine.pool.cold_start();
+                events::opened(engine.database_id(), engine.was_closed, cold_start);
                 return Ok(engine);
             }
             Err(refused) => refused,

@@ -211,7 +211,7 @@ fn take_checkpoints(engine: &Engine, interval: Nanos) {
         if engine.check_open().is_err() {
             return;
         }
-        flash.look(engine);
+        flash.look(&engine.pool);
         // Without room, or after a failure, it is not needed: other calls return the error.
         let _witnessed = engine.log.witness();
         if ends.len() as u64 >= WRITER_ROUNDS {

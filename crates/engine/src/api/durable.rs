@@ -4,6 +4,8 @@
 //! - D2: a token is no more than a position in the log: the log is forced for its commit whether or
 //!   not the token is awaited, cloned or dropped.
 
+mod number;
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,8 +14,9 @@ use std::task::{Context, Poll};
 use terrace_page::Lsn;
 use terrace_pool::{Mutation, Mutations};
 
-use crate::engine::{Engine, is_of_closing};
-use crate::error::Places;
+use self::number::OwnNumber;
+use crate::engine::Engine;
+use crate::error::{Places, is_of_closing};
 use crate::log::{Level, Log};
 use crate::{Database, Error, WriteTransaction};
 
@@ -54,6 +57,7 @@ use crate::{Database, Error, WriteTransaction};
 /// # })?;
 /// # Ok::<(), terrace::Error>(())
 /// ```
+#[derive(Clone)]
 #[must_use = "the commit may not be durable yet: await the token, or drop it with `drop`"]
 pub struct Durable {
     log: Arc<Log>,
@@ -61,14 +65,20 @@ pub struct Durable {
     places: Arc<Places>,
     at: Lsn,
     /// Stands for the waker that it has put down.
-    number: Option<u64>,
+    number: OwnNumber,
     mutations: Mutations,
 }
 
 impl Durable {
     fn new(engine: &Engine, at: Lsn) -> Durable {
         let (log, places) = (Arc::clone(&engine.log), Arc::clone(&engine.places));
-        Durable { log, places, at, number: None, mutations: engine.pool.mutations() }
+        Durable {
+            log,
+            places,
+            at,
+            number: OwnNumber::default(),
+            mutations: engine.pool.mutations(),
+        }
     }
 
     /// Whether the commit is durable: it survives a power cut, if the log's device keeps what it
@@ -109,7 +119,7 @@ impl Durable {
     }
 
     fn forget_waker(&mut self) {
-        if let Some(number) = self.number.take() {
+        if let Some(number) = self.number.0.take() {
             self.log.forget_waker(self.at, number);
         }
     }
@@ -123,15 +133,8 @@ impl Future for Durable {
             return Poll::Ready(Ok(()));
         }
         let Durable { log, at, number, .. } = &mut *self;
-        let ready = log.poll_durable(*at, number, context);
+        let ready = log.poll_durable(*at, &mut number.0, context);
         ready.map_err(|error| self.told(error))
-    }
-}
-
-impl Clone for Durable {
-    fn clone(&self) -> Durable {
-        let (log, places) = (Arc::clone(&self.log), Arc::clone(&self.places));
-        Durable { log, places, number: None, ..*self }
     }
 }
 

@@ -1,8 +1,7 @@
-//! Closing an engine, and which errors say no more than that it was closed meanwhile.
+//! Closing an engine.
 
 use std::sync::atomic::Ordering;
 
-use terrace_device::DeviceError;
 use terrace_rt::{dead, now};
 
 use super::{ANSWERS_MAX, CLOSE_PAUSE, CLOSE_PAUSE_MAX, Engine, Occasion};
@@ -113,18 +112,5 @@ impl Drop for Engine {
             // No caller is left to get an error; recovery does what could not be done.
             let _closed = self.close();
         }
-    }
-}
-
-/// Whether `error` says no more than that the engine was closed meanwhile.
-pub(crate) fn is_of_closing(error: &Error) -> bool {
-    match error {
-        Error::Failed { cause: Some(cause) } | Error::Doomed { cause: Some(cause) } => {
-            is_of_closing(cause)
-        }
-        Error::Device { source, .. } => {
-            DeviceError::of(source).is_some_and(DeviceError::is_released)
-        }
-        error => matches!(error, Error::Closed),
     }
 }

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_page::Lsn;
-use terrace_rt::{LeafMutex, Nanos, Task, World};
+use terrace_rt::{LeafMutex, Task, World};
 
 use super::Engine;
-use crate::events::Event;
 
 /// The task, once there is one.
 #[derive(Default)]
@@ -41,12 +40,6 @@ impl Forcing {
 }
 
 impl Engine {
-    /// A checkpoint has ended, which took `span`.
-    pub(super) fn tell_checkpoint(&self, span: Nanos) {
-        let (log_used, log_capacity) = (self.log.used(), self.log.capacity());
-        Event::Checkpoint { span, log_used, log_capacity }.tell();
-    }
-
     /// Has the log made durable up to `position`, without a wait.
     pub(crate) fn want_durable(self: &Arc<Engine>, position: Lsn) {
         self.log.want_durable(position);

@@ -160,7 +160,7 @@ impl Log {
     #[cold]
     pub(super) fn want_extension(&self) {
         if !self.is_extension_wanted.swap(true, Ordering::AcqRel) {
-            self.wake_writer();
+            self.write_wanted.notify_all();
         }
     }
 

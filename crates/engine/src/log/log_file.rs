@@ -123,7 +123,7 @@ pub(crate) struct Log {
     pub(super) room: Signal,
     pub(super) room_waiters: AtomicU64,
     flushed: Signal,
-    write_wanted: Signal,
+    pub(super) write_wanted: Signal,
     is_write_wanted: AtomicBool,
     failed: AtomicBool,
     /// The first cause, set before `failed`.

@@ -50,7 +50,7 @@ impl Mailbox {
     }
 
     /// A waker has taken `task` out of the parking table.
-    pub(super) fn wake(&self, task: TaskIndex) {
+    pub(super) fn wake_task(&self, task: TaskIndex) {
         if !super::executor::wake_here(self, task) {
             self.post(|mail| mail.woken.push(task));
         }

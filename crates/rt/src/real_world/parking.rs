@@ -43,10 +43,10 @@ pub(super) enum Sleeper {
 }
 
 impl Sleeper {
-    fn wake(self) {
+    fn wake_up(self) {
         match self {
-            Sleeper::Thread(parker) => parker.wake(),
-            Sleeper::Task(mailbox, task) => mailbox.wake(task),
+            Sleeper::Thread(parker) => parker.unpark(),
+            Sleeper::Task(mailbox, task) => mailbox.wake_task(task),
         }
     }
 
@@ -69,7 +69,7 @@ pub(super) struct Parker {
 }
 
 impl Parker {
-    fn wake(&self) {
+    fn unpark(&self) {
         *lock(&self.woken) = true;
         self.bell.notify_one();
     }
@@ -154,7 +154,7 @@ pub(super) fn wake(word: &AtomicU64, all: bool) {
             continue;
         }
         if let Some(waiter) = waiters.remove(at) {
-            waiter.sleeper.wake();
+            waiter.sleeper.wake_up();
         }
         if !all {
             return;
