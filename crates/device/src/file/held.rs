@@ -13,7 +13,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use terrace_rt::LeafMutex;
+use super::unanswered::Unanswered;
 
 /// The process that has a file or a block device in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,31 +147,6 @@ fn is_there(pid: u32) -> bool {
 /// What no other file has.
 pub(super) fn identity(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
-}
-
-/// A file that was closed with requests outstanding, until they are answered.
-pub(super) struct Unanswered((u64, u64));
-
-static UNANSWERED: LeafMutex<Vec<(u64, u64)>> = LeafMutex::new(Vec::new());
-
-impl Unanswered {
-    pub(super) fn new(identity: (u64, u64)) -> Unanswered {
-        UNANSWERED.lock().push(identity);
-        Unanswered(identity)
-    }
-
-    fn has(identity: (u64, u64)) -> bool {
-        UNANSWERED.lock().contains(&identity)
-    }
-}
-
-impl Drop for Unanswered {
-    fn drop(&mut self) {
-        let mut files = UNANSWERED.lock();
-        if let Some(at) = files.iter().position(|&it| it == self.0) {
-            files.swap_remove(at);
-        }
-    }
 }
 
 /// The process that holds the lock of an inode, in the text of `/proc/locks`.

@@ -39,6 +39,7 @@ mod group;
 mod held;
 pub(crate) mod job;
 mod open;
+mod opening;
 mod own_ring;
 mod refused;
 mod ring;
@@ -46,6 +47,7 @@ mod shared;
 mod space;
 pub(crate) mod syncs;
 mod transfer;
+mod unanswered;
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -62,8 +64,8 @@ pub use self::refused::{OpenError, Refusal};
 
 use self::atomic::Cut;
 use self::group::{Ended, Group};
-use self::held::Unanswered;
 use self::job::Job;
+use self::opening::Opening;
 use self::ring::Ring;
 use self::shared::Shared;
 use self::transfer::{PIECES_MAX, Transfer};
@@ -120,7 +122,7 @@ impl Default for FileOptions {
 }
 
 /// A file or a block device.
-pub struct FileDevice(Arc<Shared>);
+pub struct FileDevice(Opening);
 
 impl FileDevice {
     /// Opens the file or block device at `path`, and locks it.
@@ -134,7 +136,7 @@ impl FileDevice {
     }
 
     fn new(shared: Shared) -> FileDevice {
-        FileDevice(Arc::new(shared))
+        FileDevice(Opening(Arc::new(shared)))
     }
 
     /// The method in use: never `Auto`.
@@ -155,7 +157,7 @@ impl FileDevice {
         let ticket = completion.ticket();
         self.0.gauge.start(1);
         let at = Request { op: Op::Write, offset: range.0, bufs: &[], owner: None };
-        self.start(Transfer::new(&self.0, &completion, 0, job, &at));
+        start(&self.0, Transfer::new(&self.0, &completion, 0, job, &at));
         ticket.wait().map_err(|failure| failure.source)
     }
 
@@ -208,38 +210,36 @@ impl FileDevice {
             && requests.iter().all(|request| request.bufs.len() <= PIECES_MAX)
             && !(self.0.atomic.is_on() && requests.iter().any(|it| it.op == Op::Write))
     }
+}
 
-    fn start(&self, transfer: Transfer) {
-        if self.0.is_forked() {
-            let what = "the process that opened it was forked: open it after the fork";
-            return transfer.refuse(io::Error::other(what));
-        }
-        if self.0.released.load(Ordering::Acquire) {
-            return transfer.refuse(Released::error());
-        }
-        let mut transfer = Some(transfer);
-        if self.0.method == Method::Uring {
-            rt::reactor(Ring::of_executor, |ring| {
-                ring.start(transfer.take().expect("started once"))
-            });
-        }
-        match transfer {
-            // A system call that never returns must not take its caller with it.
-            Some(transfer) if !World::current().is_virtual() => self.start_here(transfer),
-            Some(transfer) => transfer.run_here(),
-            None => (),
-        }
+fn start(shared: &Shared, transfer: Transfer) {
+    if shared.is_forked() {
+        let what = "the process that opened it was forked: open it after the fork";
+        return transfer.refuse(io::Error::other(what));
     }
+    if shared.released.load(Ordering::Acquire) {
+        return transfer.refuse(Released::error());
+    }
+    let mut transfer = Some(transfer);
+    if shared.method == Method::Uring {
+        rt::reactor(Ring::of_executor, |ring| ring.start(transfer.take().expect("started once")));
+    }
+    match transfer {
+        // A system call that never returns must not take its caller with it.
+        Some(transfer) if !World::current().is_virtual() => start_here(shared, transfer),
+        Some(transfer) => transfer.run_here(),
+        None => (),
+    }
+}
 
-    /// Starts a transfer of a thread that is no executor.
-    fn start_here(&self, transfer: Transfer) {
-        let left = match self.0.method == Method::Uring && !rt::on_executor() {
-            true => own_ring::read_here(transfer),
-            false => Some(transfer),
-        };
-        if let Some(transfer) = left {
-            transfer.run_aside();
-        }
+/// Starts a transfer of a thread that is no executor.
+fn start_here(shared: &Shared, transfer: Transfer) {
+    let left = match shared.method == Method::Uring && !rt::on_executor() {
+        true => own_ring::read_here(transfer),
+        false => Some(transfer),
+    };
+    if let Some(transfer) = left {
+        transfer.run_aside();
     }
 }
 
@@ -260,12 +260,12 @@ impl Device for FileDevice {
             && !World::current().is_virtual()
         {
             // This thread has no ring: a task of the default world uses its own.
-            let device = FileDevice(Arc::clone(&self.0));
+            let shared = Arc::clone(&self.0);
             let transfers: Vec<_> = transfers.collect();
-            let hand_over = move || transfers.into_iter().for_each(|each| device.start(each));
+            let hand_over = move || transfers.into_iter().for_each(|each| start(&shared, each));
             drop(World::current().spawn("file requests", hand_over));
         } else {
-            transfers.for_each(|transfer| self.start(transfer));
+            transfers.for_each(|transfer| start(&self.0, transfer));
         }
         ticket
     }
@@ -294,7 +294,7 @@ impl Device for FileDevice {
             let ticket = completion.ticket();
             self.0.gauge.start(1);
             let empty = Request { op: Op::Write, offset: 0, bufs: &[], owner: None };
-            self.start(Transfer::new(&self.0, &completion, 0, Job::Sync, &empty));
+            start(&self.0, Transfer::new(&self.0, &completion, 0, Job::Sync, &empty));
             ticket.wait().map_err(|failure| failure.source)
         });
         synced.unwrap_or_else(|| {
@@ -348,17 +348,7 @@ impl Device for FileDevice {
     }
 
     fn release(&self) {
-        // A write that has no answer yet may reach the file after the next opener's (F7).
-        if self.0.gauge.queued() > 0 {
-            if !self.0.is_forked() {
-                self.0.unanswered.lock().get_or_insert_with(|| Unanswered::new(self.0.identity));
-            }
-            return;
-        }
-        if !self.0.is_forked() && !self.0.released.swap(true, Ordering::AcqRel) {
-            // If it fails the lock goes with the file's last holder.
-            let _unlocked = self.0.file.unlock();
-        }
+        self.0.release();
     }
 
     /// By `RWF_ATOMIC`, where the drive and the file system offer it for this file.

@@ -15,9 +15,9 @@ use super::Method;
 use super::atomic::AtomicWrites;
 use super::gauge::Gauge;
 use super::group::Groups;
-use super::held::Unanswered;
 use super::job::Job;
 use super::syncs::Syncs;
+use super::unanswered::Unanswered;
 use crate::time_limit::TimeLimit;
 use crate::{Completion, DeviceError, Drain, IoBuf};
 

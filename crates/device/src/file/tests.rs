@@ -227,10 +227,11 @@ fn a_second_opener_is_refused() {
 fn what_holds_a_closed_file_open_does_not_hold_its_lock() {
     for (_folder, path, device) in devices() {
         let held = device.0.file.try_clone().expect("another handle of the same opening");
+        let answered = Arc::clone(&device.0);
         drop(device);
         let file = std::fs::File::open(&path).expect("there");
         file.try_lock().expect("free at once");
-        drop(held);
+        drop((held, answered));
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 
 /// Changes what a device that was just opened offers.
 fn offering(mut device: FileDevice, atomic: AtomicWrites) -> FileDevice {
-    Arc::get_mut(&mut device.0).expect("its only holder").atomic = atomic;
+    Arc::get_mut(&mut device.0.0).expect("its only holder").atomic = atomic;
     device
 }
 
