@@ -8,4 +8,4 @@ mod memory;
 mod io;
 
 pub use io::{PageIo, PageTarget, run, run_beside, run_both, run_in_turn};
-pub use memory::{Memory, PageAhead, Staging, prefetch};
+pub use memory::{Memory, PageAhead, Staging, prefetch, prefetch_line};

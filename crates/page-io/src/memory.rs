@@ -124,7 +124,7 @@ pub fn prefetch(page: &PageBuf, at: usize, bytes: usize) {
 
 /// Has the processor fetch the line of memory at `address`, and does not wait for it.
 #[inline]
-fn prefetch_line(address: *const u8) {
+pub fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

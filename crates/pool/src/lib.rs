@@ -45,7 +45,7 @@ pub use flow::straight::Latched;
 pub use memory::frames::Peek;
 pub use memory::guard::{Dirtied, PageMut, PageRef};
 pub use memory::loading::Redo;
-pub use terrace_page_io::{PageAhead, prefetch};
+pub use terrace_page_io::{PageAhead, prefetch, prefetch_line};
 pub use terrace_restart::fuzz;
 pub use terrace_restart::{
     ColdStart, FlashLayout, FlashNeed, FlashRecovery, Image, LogFacts, ScanFrom,

@@ -131,7 +131,7 @@ impl Context {
     pub(crate) fn begin_snapshot(engine: &Arc<Share<Engine>>, task: u64) -> Result<Context, Error> {
         // Before the snapshot: tables that the buffers remember had their names before it, too.
         let mut context = Context::new(engine, TxnId(0), None);
-        context.snapshot = engine.versions.open(|| engine.writers(), task);
+        context.snapshot = engine.versions.open(|| engine.writers(), || engine.tell_moment(), task);
         if context.snapshot.is_none() {
             context.owner = Some(engine.locks.enter(task)?);
             context.locking = Locking::On;

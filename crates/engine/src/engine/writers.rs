@@ -123,8 +123,16 @@ impl Engine {
             if is_oldest {
                 self.versions.note_oldest(low, oldest);
             }
+            self.versions.note_ended(self.log.end());
             oldest
         };
         self.reclaim.ended(oldest);
+    }
+
+    /// As if a transaction had ended: snapshots that are opened from now on see all that is
+    /// committed (versions.V8).
+    pub(crate) fn tell_moment(&self) {
+        let _alone = self.writing.chains.lock();
+        self.versions.note_ended(self.log.end());
     }
 }

@@ -26,6 +26,7 @@ use terrace_page::Lsn;
 use terrace_rt::{LeafGuard, LeafMutex, lane};
 
 use super::author::Author;
+use super::needs::Needs;
 use super::part::{Record, Row, Toward};
 use crate::TreeId;
 use crate::log::Fate;
@@ -33,6 +34,8 @@ use crate::share::Apart;
 
 /// Threads beyond so many share lanes.
 const LANES: usize = 16;
+/// Lanes with fewer bytes are not looked through.
+const LOOK_BYTES: usize = 6 << 10;
 
 /// A change that waits.
 #[derive(Debug)]
@@ -58,6 +61,23 @@ pub(super) struct Lane {
     cut_at: Lsn,
     /// All that came since it was made.
     count: u64,
+    /// It is looked through once its changes have more bytes.
+    look_at: usize,
+}
+
+impl Waiting {
+    /// The change, in whose lane are these bytes.
+    fn change<'l>(&'l self, bytes: &'l [u8]) -> Change<'l> {
+        let (key_at, key_len) = (self.at as usize, usize::from(self.key_len));
+        let key = &bytes[key_at..][..key_len];
+        let current = self.is_record.then(|| {
+            let record = &bytes[key_at + key_len..][..1 + self.value_len as usize];
+            (record[0], &record[1..])
+        });
+        let row = Row { tree: self.tree, key, hash: self.hash };
+        let (writer, lsn, toward) = (&self.writer, self.lsn, self.toward);
+        Change { row, current, writer, lsn, toward }
+    }
 }
 
 /// What is changed, as it is sorted in.
@@ -141,23 +161,15 @@ impl Lane {
     }
 
     fn change<'l>(&'l self, waiting: &'l Waiting) -> Change<'l> {
-        let (key_at, key_len) = (waiting.at as usize, usize::from(waiting.key_len));
-        let key = &self.bytes[key_at..][..key_len];
-        let current = waiting.is_record.then(|| {
-            let record = &self.bytes[key_at + key_len..][..1 + waiting.value_len as usize];
-            (record[0], &record[1..])
-        });
-        let row = Row { tree: waiting.tree, key, hash: waiting.hash };
-        let (writer, lsn, toward) = (&waiting.writer, waiting.lsn, waiting.toward);
-        Change { row, current, writer, lsn, toward }
+        waiting.change(&self.bytes)
     }
 
     /// Drops what `is_kept` is false of.
-    fn retain(&mut self, is_kept: impl Fn(&Author) -> bool) {
+    fn retain(&mut self, is_kept: impl Fn(&Change<'_>) -> bool) {
         let mut end = 0;
         let bytes = &mut self.bytes;
         self.waiting.retain_mut(|waiting| {
-            let is_kept = is_kept(&waiting.writer);
+            let is_kept = is_kept(&waiting.change(bytes));
             if is_kept {
                 let at = waiting.at as usize;
                 let value_len = waiting.value_len as usize + usize::from(waiting.is_record);
@@ -174,12 +186,34 @@ impl Lane {
     /// Drops the changes of transactions that had ended before `first`, where the oldest snapshot
     /// is, or that to come.
     pub(super) fn drop_seen(&mut self, first: Lsn) {
-        self.retain(|writer| !writer.ended_before(first));
+        self.retain(|change| !change.writer.ended_before(first));
+    }
+
+    /// Drops the changes whose versions no snapshot needs, as far as that can be told here.
+    pub(super) fn drop_unneeded(&mut self, needs: &Needs) {
+        let first = needs.horizon.first();
+        if needs.ends.is_empty() {
+            return self.drop_seen(first);
+        }
+        self.waiting.iter().for_each(|waiting| needs.ends.look_ahead(waiting.hash));
+        self.retain(|change| !change.writer.ended_before(first) && !needs.is_unneeded(change));
+    }
+
+    /// Whether it has so much that it should be looked through, where it may have `max` bytes.
+    #[inline]
+    pub(super) fn is_due(&self, max: usize) -> bool {
+        self.used() > self.look_at.min(max)
+    }
+
+    /// It was looked through: what is left is looked at again once there is as much again. So each
+    /// change is looked at a few times, and most go while the processor has them at hand.
+    pub(super) fn is_looked_through(&mut self) {
+        self.look_at = LOOK_BYTES.max(2 * self.used());
     }
 
     /// Drops all but the changes of open transactions that are kept whole.
     pub(super) fn drop_unkept(&mut self) {
-        self.retain(Author::is_kept);
+        self.retain(|change| change.writer.is_kept());
     }
 
     fn clear(&mut self) {

@@ -7,7 +7,8 @@
 //!
 //! A snapshot at `at` sees what was committed before that position of the log. COMMIT is appended
 //! before any lock goes, so the order of these records is a serial order of all writers, and what a
-//! snapshot sees is a beginning of it. It reads the pages as they are, under their latches, and
+//! snapshot sees is a beginning of it: the end of the log as of the last transaction that has told
+//! here that it has ended (V8). It reads the pages as they are, under their latches, and
 //! asks here what rows were that have been changed by transactions which it does not see. Versions
 //! are kept off the pages (Freitag et al., "Memory-Optimized Multi-Version Concurrency Control for
 //! Disk-Based Database Systems", VLDB 2022), by row, in memory.
@@ -38,6 +39,13 @@
 //!   outgrows that while they are on, all of it is kept here until the transaction ends. If it does
 //!   while they are off, or if what is kept of it is too much, nothing is known of it: as long as
 //!   it is open versions stay off, and readers take locks.
+//! - V8: a transaction tells that it has ended behind its last record, and before it gives up its
+//!   locks or returns to its caller: `note_ended` takes the end of the log, in the order in which
+//!   it is called. So a snapshot that is opened after that sees it, and all whose records are ahead
+//!   of its own. All that a snapshot begins with is in one cache line, which a writer writes once
+//!   in each transaction. A transaction that was found to have ended while versions were turned on
+//!   may not have told yet, and nothing of it is kept: so that task asks for the moment to be told
+//!   before any snapshot is opened.
 
 mod author;
 mod backlog;
@@ -45,6 +53,7 @@ mod ends;
 mod graves;
 mod horizon;
 mod marks;
+mod needs;
 mod part;
 mod parts;
 mod snapshots;
@@ -71,7 +80,9 @@ use terrace_rt::{LeafMutex, Mutex};
 
 use self::author::Author;
 use self::backlog::{Backlog, Change, Cut, Lane, Put};
+use self::ends::Ends;
 use self::marks::Marks;
+use self::needs::Needs;
 use self::part::{Before, Part};
 use self::parts::Line;
 use self::snapshots::Snapshots;
@@ -98,6 +109,9 @@ struct Oldest {
     low: AtomicU64,
     /// All transactions below this have ended.
     xmin: AtomicU64,
+    /// The moment of a snapshot that is opened now: the log had ended here when a transaction that
+    /// writes was last forgotten.
+    moment: AtomicU64,
 }
 
 /// When versions are of no more use: see versions.V2.
@@ -145,6 +159,8 @@ pub(crate) struct Versions {
     parts: Vec<Line>,
     snapshots: Snapshots,
     graves: LeafMutex<BTreeMap<TreeId, BTreeSet<Box<[u8]>>>>,
+    /// Until when rows are spilled; no memory is taken before any is.
+    ends: LeafMutex<Arc<Ends>>,
     oldest: Oldest,
     /// Under which number snapshots are opened; zero for none.
     number: AtomicU64,
@@ -185,7 +201,12 @@ impl Versions {
         let spill = Spill::new(room.spill_to, room.disk, bytes_max, mutations);
         let chores_at = spill.as_ref().map_or(bytes_max, |spill| spill.spill_at());
         let parts = parts::count(bytes_max);
-        let oldest = Oldest { low: AtomicU64::new(log.end().0), xmin: AtomicU64::new(xmin.0) };
+        let end = log.end().0;
+        let oldest = Oldest {
+            low: AtomicU64::new(end),
+            xmin: AtomicU64::new(xmin.0),
+            moment: AtomicU64::new(end),
+        };
         Versions {
             log,
             backlog: Backlog::new(),
@@ -193,6 +214,7 @@ impl Versions {
             part_shift: u64::BITS - parts.ilog2(),
             snapshots: Snapshots::new(),
             graves: LeafMutex::default(),
+            ends: LeafMutex::default(),
             oldest,
             number: AtomicU64::new(0),
             keeping: AtomicU64::new(0),
@@ -211,11 +233,24 @@ impl Versions {
     }
 
     /// The oldest transaction that has not ended is `xmin`, and no change of it, or of any that
-    /// comes, is below `low`. Called in the order of the transactions' ends.
+    /// comes, is below `low`. Called as `note_ended` is, ahead of that.
     #[inline]
     pub(crate) fn note_oldest(&self, low: Lsn, xmin: TxnId) {
         self.oldest.low.store(low.0, Ordering::Release);
         self.oldest.xmin.store(xmin.0, Ordering::Release);
+    }
+
+    /// The log ends at `moment`, behind the last record of a transaction that has ended (V8). Called
+    /// by one task at a time, each with an end that is no less than the one before.
+    #[inline]
+    pub(crate) fn note_ended(&self, moment: Lsn) {
+        self.oldest.moment.store(moment.0, Ordering::Release);
+    }
+
+    /// What was committed before this, a snapshot that is opened now sees, or later ones.
+    #[inline]
+    fn moment(&self) -> Lsn {
+        Lsn(self.oldest.moment.load(Ordering::Acquire))
     }
 
     /// The least transaction that an open snapshot may not see, if any is open.
@@ -294,8 +329,9 @@ impl Versions {
             return self.keep_late(&change, (writer, number));
         }
         let is_look_due = lane.count().is_multiple_of(CHANGES_BETWEEN_LOOKS);
-        let is_full = lane.used() > self.lane_bytes_max() && {
-            lane.drop_seen(self.horizon().first());
+        let is_full = lane.is_due(self.lane_bytes_max()) && {
+            lane.drop_unneeded(&self.needs());
+            lane.is_looked_through();
             lane.used() > self.lane_bytes_max() / 2
         };
         drop(lane);
@@ -312,19 +348,19 @@ impl Versions {
     fn keep_late(&self, change: &Change<'_>, kept: (&Fate, u64)) {
         let _cut = self.backlog.hold();
         if let Some(mut part) = self.part_to_keep(&change.row, kept) {
-            self.put_in(&mut part, std::slice::from_ref(change), &self.horizon());
+            self.put_in(&mut part, std::slice::from_ref(change), &self.needs());
         }
     }
 
-    fn put_in(&self, part: &mut Part, changes: &[Change<'_>], horizon: &Horizon) {
+    fn put_in(&self, part: &mut Part, changes: &[Change<'_>], needs: &Needs) {
         let makes_whole = !self.mutations.has(Mutation::ChangeUnderDifference);
         self.change(part, |part| {
             part.look_ahead(changes);
             for change in changes {
                 if self.spills() {
-                    part.mark(change, horizon, self.marks_max());
+                    part.mark(change, &needs.horizon, self.marks_max());
                 }
-                part.keep(change, horizon, makes_whole);
+                part.keep(change, needs, makes_whole);
             }
         });
     }
@@ -363,21 +399,21 @@ impl Versions {
             return;
         }
         self.backlog.cut(&mut cut, || self.log.end());
-        let (before, horizon) = (cut.memory(), self.horizon());
-        cut.lanes().for_each(|lane| lane.drop_seen(horizon.first()));
-        self.put_cut_in(&mut cut, &horizon);
+        let (before, needs) = (cut.memory(), self.needs());
+        cut.lanes().for_each(|lane| lane.drop_unneeded(&needs));
+        self.put_cut_in(&mut cut, &needs);
         let has_room = self.bytes() <= self.bytes_max;
         self.backlog.is_in(&mut cut, if has_room { 4 * self.lane_bytes_max() } else { 0 });
         self.account(before, cut.memory());
     }
 
-    fn put_cut_in(&self, cut: &mut Cut, horizon: &Horizon) {
+    fn put_cut_in(&self, cut: &mut Cut, needs: &Needs) {
         let group = |row: &Row<'_>| row.hash >> self.part_shift;
         cut.groups(group, |changes| {
             let mut part = self.part_to_fill(&changes[0].row);
-            self.put_in(&mut part, changes, horizon);
+            self.put_in(&mut part, changes, needs);
             if part.is_due(self.due_min()) {
-                self.change(&mut part, |part| self.collect(part, horizon));
+                self.change(&mut part, |part| self.collect(part, needs));
             }
         });
     }
@@ -390,7 +426,7 @@ impl Versions {
         self.backlog.cut(&mut cut, || self.log.end());
         let before = cut.memory();
         cut.lanes().for_each(Lane::drop_unkept);
-        self.put_cut_in(&mut cut, &self.horizon());
+        self.put_cut_in(&mut cut, &self.needs());
         self.backlog.is_in(&mut cut, SPARE);
         self.account(before, cut.memory());
         drop(cut);
@@ -431,14 +467,18 @@ impl Versions {
         (self.bytes_max / (self.parts.len() as u64 * 512)).clamp(MIN, MAX) as usize
     }
 
-    fn collect(&self, part: &mut Part, horizon: &Horizon) {
-        part.collect(horizon, |tree, key| self.forget_grave(tree, key));
+    fn collect(&self, part: &mut Part, needs: &Needs) {
+        part.collect(needs, |tree, key| self.forget_grave(tree, key));
+    }
+
+    /// Which versions are needed.
+    fn needs(&self) -> Needs {
+        Needs { horizon: self.horizon(), ends: Arc::clone(&self.ends.lock()) }
     }
 
     /// Which snapshots are open.
     pub(crate) fn horizon(&self) -> Horizon {
-        let as_of = self.log.end();
-        let mut horizon = self.snapshots.horizon(as_of);
+        let mut horizon = self.snapshots.horizon(self.moment());
         if self.mutations.has(Mutation::CollectSeenVersions) {
             horizon.open.clear();
         }

@@ -28,9 +28,8 @@ use terrace_page::Lsn;
 
 use super::author::Author;
 use super::backlog::Change;
-use super::ends::Ends;
-use super::horizon::Horizon;
 use super::marks::Marks;
+use super::needs::Needs;
 use crate::btree::{GHOST, restored};
 use crate::writer::Undo;
 use crate::{KeyHash, TreeId};
@@ -127,7 +126,6 @@ pub(super) struct Part {
     bytes: Vec<u8>,
     collect_at: usize,
     marks: Marks,
-    ends: Ends,
 }
 
 /// The direction of a change, and what it means for the row's versions.
@@ -145,15 +143,15 @@ impl Part {
     /// Whether it knows nothing.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.marks.is_empty() && self.ends.is_empty()
+        self.entries.is_empty() && self.marks.is_empty()
     }
 
     /// Bytes of memory that it has.
     #[inline]
     pub(super) fn memory(&self) -> usize {
         let buckets = self.buckets.len() * size_of::<u32>();
-        let facts = self.marks.memory() + self.ends.memory();
-        buckets + self.entries.capacity() * size_of::<Entry>() + self.bytes.capacity() + facts
+        let entries = self.entries.capacity() * size_of::<Entry>();
+        buckets + entries + self.bytes.capacity() + self.marks.memory()
     }
 
     /// Whether it is worth looking through, having `min` entries at least.
@@ -214,13 +212,13 @@ impl Part {
         std::hint::black_box(seen);
     }
 
-    /// Keeps what a row was before a change, unless no snapshot of the `horizon` sees that. The
-    /// changes of a row come in their order.
-    pub(super) fn keep(&mut self, change: &Change<'_>, horizon: &Horizon, makes_whole: bool) {
+    /// Keeps what a row was before a change, unless no snapshot needs that. The changes of a row
+    /// come in their order.
+    pub(super) fn keep(&mut self, change: &Change<'_>, needs: &Needs, makes_whole: bool) {
         let Change { row, current, writer, lsn, toward } = change;
         let (current, lsn, toward) = (*current, *lsn, *toward);
         let Some(at) = self.newest(row) else {
-            let is_between = self.is_between(row, None, (writer, lsn), horizon);
+            let is_between = self.is_between(row, None, (writer, lsn), needs);
             if toward != Toward::Back && is_between {
                 self.push(row, Before::seen(current), (writer, lsn));
             }
@@ -229,7 +227,7 @@ impl Part {
         let entry = &self.entries[at as usize];
         let is_difference = matches!(entry.kind, Kind::Patch | Kind::Unmarked);
         if !entry.writer.is(writer) {
-            let is_between = self.is_between(row, Some(&entry.writer), (writer, lsn), horizon);
+            let is_between = self.is_between(row, Some(&entry.writer), (writer, lsn), needs);
             if toward != Toward::Back && (is_between || is_difference || entry.is_purged) {
                 // P3: a difference needs the ghost's record, too.
                 let before = match current {
@@ -442,8 +440,8 @@ impl Part {
 impl Part {
     /// Drops what no snapshot sees, now or later. Each key of which nothing is left, though its
     /// ghost was purged, is told to `forgotten`.
-    pub(super) fn collect(&mut self, horizon: &Horizon, forgotten: impl FnMut(TreeId, &[u8])) {
-        self.marks.collect(horizon);
+    pub(super) fn collect(&mut self, needs: &Needs, forgotten: impl FnMut(TreeId, &[u8])) {
+        self.marks.collect(&needs.horizon);
         let mut row_entries = Vec::new();
         let mut dead = vec![false; self.entries.len()];
         let mut done = vec![false; self.entries.len()];
@@ -453,7 +451,7 @@ impl Part {
                 if !done[at as usize] {
                     self.entries_of_row(at, &mut row_entries);
                     row_entries.iter().for_each(|&entry| done[entry as usize] = true);
-                    self.judge(&row_entries, horizon, &mut dead);
+                    self.judge(&row_entries, needs, &mut dead);
                 }
                 at = self.entries[at as usize].older;
             }
@@ -481,9 +479,10 @@ impl Part {
     }
 
     /// Which of a row's entries, newest first, are of no more use.
-    fn judge(&mut self, row_entries: &[u32], horizon: &Horizon, dead: &mut [bool]) {
+    fn judge(&mut self, row_entries: &[u32], needs: &Needs, dead: &mut [bool]) {
         // Where the change before it ended, and whether that differs from this one's record.
-        let (mut older_end, mut is_needed) = (self.older_end(row_entries[0]), false);
+        let spilled = needs.ends.of(&self.row(row_entries[0]));
+        let (mut older_end, mut is_needed) = (spilled.unwrap_or_default(), false);
         for &at in row_entries.iter().rev() {
             let absent = self.absent_before(at);
             older_end = older_end.max(absent.unwrap_or_default());
@@ -492,7 +491,7 @@ impl Part {
             if let Some(ended) = ended {
                 entry.writer = Author::Ended(ended);
             }
-            let is_seen = ended.is_none_or(|ended| horizon.may_see(older_end, ended));
+            let is_seen = ended.is_none_or(|ended| needs.horizon.may_see(older_end, ended));
             if !is_seen && !is_needed {
                 dead[at as usize] = true;
                 continue;
@@ -522,7 +521,6 @@ impl Part {
         *self = Part {
             buckets: vec![NONE; count],
             marks: std::mem::take(&mut old.marks),
-            ends: std::mem::take(&mut old.ends),
             ..Part::default()
         };
         self.entries.reserve(kept + kept / 2);
@@ -576,7 +574,7 @@ impl Part {
     /// Drops all but what is kept of transactions that have not ended and are kept whole. The
     /// memory stays if it is not more than `spare` bytes.
     pub(super) fn clear(&mut self, spare: usize) {
-        (self.marks, self.ends) = (Marks::default(), Ends::default());
+        self.marks = Marks::default();
         let is_dead = |entry: &Entry| !entry.writer.is_kept();
         let dead: Vec<bool> = self.entries.iter().map(is_dead).collect();
         if dead.iter().any(|&dead| !dead) {
@@ -602,6 +600,8 @@ mod tests {
 
     use super::*;
     use crate::log::Fate;
+    use crate::versions::ends::Ends;
+    use crate::versions::horizon::Horizon;
 
     const TREE: TreeId = TreeId(1);
     const ROWS: u64 = 12;
@@ -634,6 +634,7 @@ mod tests {
         snapshots: Vec<(Lsn, Rows)>,
         /// What was taken out, to be spilled.
         taken: Vec<Taken>,
+        ends: Arc<Ends>,
         /// Its entries, by key and end.
         spilled: BTreeMap<(Vec<u8>, Lsn), Option<Vec<u8>>>,
         /// Versions are kept; before that, undo is only listed.
@@ -665,15 +666,21 @@ mod tests {
             Horizon { as_of: Lsn(self.now + 1), open }
         }
 
+        fn needs(&self) -> Needs {
+            Needs { horizon: self.horizon(), ends: Arc::clone(&self.ends) }
+        }
+
         fn sort_in(&mut self) {
-            let horizon = self.horizon();
+            let needs = self.needs();
             for (row, current, fate, lsn, toward) in std::mem::take(&mut self.waiting) {
                 let key = row.to_be_bytes();
                 let current = current.as_ref().map(|(flags, value)| (*flags, &value[..]));
                 let (row, writer) = (Row::new(TREE, &key), &Author::new(&fate));
                 let change = Change { row, current, writer, lsn, toward };
-                self.part.mark(&change, &horizon, 3);
-                self.part.keep(&change, &horizon, true);
+                if !needs.is_unneeded(&change) {
+                    self.part.mark(&change, &needs.horizon, 3);
+                    self.part.keep(&change, &needs, true);
+                }
             }
         }
 
@@ -771,9 +778,9 @@ mod tests {
 
         fn collect(&mut self) {
             self.sort_in();
-            let horizon = self.horizon();
+            let needs = self.needs();
             let graves = &mut self.graves;
-            self.part.collect(&horizon, |_, key| {
+            self.part.collect(&needs, |_, key| {
                 graves.retain(|row| row.to_be_bytes() != *key);
             });
             if self.snapshots.is_empty() && self.open.is_empty() {
@@ -785,8 +792,11 @@ mod tests {
         fn take(&mut self) {
             self.sort_in();
             let to = Lsn(self.now + 1);
-            let ends_bytes = if self.now.is_multiple_of(2) { 64 } else { 1 << 10 };
-            let Some(mut taken) = self.part.take_ended(to, ends_bytes) else { return };
+            if self.ends.is_empty() {
+                self.ends =
+                    Arc::new(Ends::new(if self.now.is_multiple_of(2) { 64 } else { 1 << 10 }));
+            }
+            let Some(mut taken) = self.part.take_ended(to, &self.ends) else { return };
             for (_, key) in taken.take_graves() {
                 self.graves.retain(|row| row.to_be_bytes() != *key);
             }
@@ -878,6 +888,7 @@ mod tests {
                 open: Vec::new(),
                 snapshots: Vec::new(),
                 taken: Vec::new(),
+                ends: Arc::default(),
                 spilled: BTreeMap::new(),
                 is_on: false,
             };

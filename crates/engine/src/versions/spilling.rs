@@ -1,11 +1,13 @@
 //! What versions have to do with those that are spilled: taking rows out of the parts, and figures.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use terrace_page::Lsn;
 use terrace_pool::Mutation;
 use terrace_rt::{Nanos, maybe_switch, yield_now};
 
+use super::ends::Ends;
 use super::part::Taken;
 use super::{VERSION_BYTES_MIN, Versions};
 
@@ -47,18 +49,14 @@ impl Versions {
     /// Takes the rows out of a part whose changes are all of transactions that ended before `to`,
     /// and shows them to `put` while it is held; bytes of them.
     pub(super) fn take_ended(&self, number: usize, to: Lsn, put: impl FnOnce(Taken)) -> u64 {
-        /// One part in this of their memory beyond the least says of which rows there are spilled
-        /// versions.
-        const ENDS_ONE_IN: u64 = 4;
-        let more = self.bytes_max - VERSION_BYTES_MIN;
-        let ends_bytes = (more / ENDS_ONE_IN / self.parts.len() as u64) as usize;
+        let ends = self.ends_to_note();
         if self.mutations.has(Mutation::ForgetGravesEarly) {
             let graves = self.parts[number].0.lock().graves_of_ended(to);
             graves.iter().for_each(|(tree, key)| self.forget_grave(*tree, key));
             (0..8).for_each(|_| maybe_switch());
         }
         let mut part = self.parts[number].0.lock();
-        let taken = self.change(&mut part, |part| part.take_ended(to, ends_bytes));
+        let taken = self.change(&mut part, |part| part.take_ended(to, &ends));
         let Some(mut taken) = taken else { return 0 };
         let graves = taken.take_graves();
         let bytes = Taken::memory(&taken) as u64;
@@ -69,6 +67,25 @@ impl Versions {
         bytes
     }
 
+    /// Where it is noted of which rows there are spilled versions: it takes its memory now, unless
+    /// it has.
+    fn ends_to_note(&self) -> Arc<Ends> {
+        /// One part in this of their memory beyond the least.
+        const ONE_IN: u64 = 4;
+        let mut ends = self.ends.lock();
+        if ends.is_empty() {
+            *ends = Arc::new(Ends::new((self.bytes_max - VERSION_BYTES_MIN) / ONE_IN));
+            self.account(0, ends.memory());
+        }
+        Arc::clone(&ends)
+    }
+
+    /// Forgets it: nothing is spilled.
+    pub(super) fn forget_ends(&self) {
+        let ends = std::mem::take(&mut *self.ends.lock());
+        self.account(ends.memory(), 0);
+    }
+
     /// Drops what no snapshot needs, part by part, until `is_over`: other tasks have their turns in
     /// between.
     pub(super) fn collect_in_turns(&self, is_over: &dyn Fn() -> bool) {
@@ -77,8 +94,8 @@ impl Versions {
             if is_over() {
                 return;
             }
-            let horizon = self.horizon();
-            self.look_if_in_use(number, |part| self.collect(part, &horizon));
+            let needs = self.needs();
+            self.look_if_in_use(number, |part| self.collect(part, &needs));
             yield_now();
         }
     }

@@ -26,8 +26,13 @@ type Writers = Vec<Arc<Writing>>;
 
 impl Versions {
     /// Opens a snapshot of what is committed now. `None`: it cannot be (versions.V7). `writers` are
-    /// the transactions that write, as of when it is called.
-    pub(crate) fn open(&self, writers: impl Fn() -> Writers, task: u64) -> Option<Arc<Snapshot>> {
+    /// the transactions that write, as of when it is called; `tell_moment` calls `note_ended`.
+    pub(crate) fn open(
+        &self,
+        writers: impl Fn() -> Writers,
+        tell_moment: impl Fn(),
+        task: u64,
+    ) -> Option<Arc<Snapshot>> {
         let mut early = self.early_moment();
         for _ in 0..ATTEMPTS_MAX {
             let opened = self.snapshots.open(|list| {
@@ -39,14 +44,14 @@ impl Versions {
                 // versions.V3.
                 let (at, low) = match early {
                     Some((at, before)) => (at, before.unwrap_or(Lsn(low))),
-                    None => (self.log.end(), Lsn(low)),
+                    None => (self.moment(), Lsn(low)),
                 };
                 Some(Snapshot::new((at, low), terrace_page::TxnId(xmin), list, task))
             });
             if opened.is_some() {
                 return opened;
             }
-            if !self.switch_on(&writers) {
+            if !self.switch_on(&writers, &tell_moment) {
                 return None;
             }
             if !self.mutations.has(Mutation::SnapshotBeforeIndexing) {
@@ -66,14 +71,14 @@ impl Versions {
         }
         let low = Lsn(self.oldest.low.load(Ordering::Acquire));
         let early =
-            (self.log.end(), self.mutations.has(Mutation::SnapshotBeforeIndexing).then_some(low));
+            (self.moment(), self.mutations.has(Mutation::SnapshotBeforeIndexing).then_some(low));
         (0..8).for_each(|_| maybe_switch());
         Some(early)
     }
 
     /// versions.V2. Whether versions are kept then.
     #[cold]
-    fn switch_on(&self, writers: impl Fn() -> Writers) -> bool {
+    fn switch_on(&self, writers: impl Fn() -> Writers, tell_moment: impl Fn()) -> bool {
         let mut last = self.switch.lock();
         if self.number.load(Ordering::Acquire) != 0 {
             return true;
@@ -111,6 +116,8 @@ impl Versions {
             }
             maybe_switch();
         }
+        // versions.V8.
+        tell_moment();
         self.idle.changes.store(0, Ordering::Relaxed);
         self.idle.changes_max.store(changes, Ordering::Relaxed);
         self.number.store(number, Ordering::SeqCst);
@@ -129,6 +136,7 @@ impl Versions {
         self.drop_backlog();
         let spare = (self.bytes_max / SPARE_PARTS).min(SPARE_BYTES_MAX) as usize;
         self.each_in_use(|part| part.clear(spare));
+        self.forget_ends();
         let graves = std::mem::take(&mut *self.graves.lock());
         let bytes = graves.values().flatten().map(|key| super::grave_bytes(key)).sum();
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -186,8 +194,8 @@ impl Versions {
 
     pub(super) fn collect_all(&self) {
         self.sort_in();
-        let horizon = self.horizon();
-        self.each_in_use(|part| self.collect(part, &horizon));
+        let needs = self.needs();
+        self.each_in_use(|part| self.collect(part, &needs));
     }
 
     /// versions.V6. Whether there was one.
@@ -195,10 +203,11 @@ impl Versions {
         if self.mutations.has(Mutation::EndAfterCollecting) {
             // What the oldest needs is dropped before it is marked as ended.
             self.sort_in();
-            let mut horizon = self.snapshots.horizon(self.log.end());
-            horizon.open.drain(..horizon.open.len().min(1));
-            self.each_in_use(|part| self.collect(part, &horizon));
-            let spilled = self.spill.as_ref().map_or(0, |spill| spill.drop_seen(horizon.first()));
+            let mut needs = self.needs();
+            needs.horizon.open.drain(..needs.horizon.open.len().min(1));
+            self.each_in_use(|part| self.collect(part, &needs));
+            let first = needs.horizon.first();
+            let spilled = self.spill.as_ref().map_or(0, |spill| spill.drop_seen(first));
             self.release_frozen(spilled);
             (0..20).for_each(|_| maybe_switch());
         }
@@ -238,6 +247,7 @@ impl Versions {
         }
         self.drop_backlog();
         self.each_in_use(|part| part.clear(0));
+        self.forget_ends();
     }
 }
 
@@ -246,6 +256,7 @@ mod tests {
     use terrace_rt::{Virtual, VirtualConfig};
 
     use super::*;
+    use crate::TableDef;
 
     /// The first number of an open database.
     const FIRST: u64 = 1;
@@ -266,7 +277,34 @@ mod tests {
                 versions.told(&writing, &mut undo, FIRST);
                 vec![Arc::clone(&writing)]
             };
-            assert!(versions.open(writers, 0).is_none(), "nothing is known of its changes");
+            assert!(versions.open(writers, || (), 0).is_none(), "nothing is known of its changes");
+        };
+        Virtual::new(VirtualConfig::default()).run(test).expect("nobody waits for ever");
+    }
+
+    /// Nothing is kept of a transaction whose last record is there while versions are turned on,
+    /// even if it has not told so yet: all snapshots have to see it.
+    #[test]
+    fn a_transaction_that_ends_while_versions_are_turned_on_is_seen() {
+        let test = || {
+            let db = crate::doc_test::database();
+            let engine = db.engine();
+            let writing = Arc::new(Writing::default());
+            let txn = engine.register(&writing);
+            db.write(|txn| {
+                txn.open_table(TableDef::<u64, u64>::new("table"))?.insert(1, 1).map(drop)
+            })
+            .expect("room");
+            let last = Lsn(engine.log.end().0 - 1);
+            let before = engine.versions.moment();
+            writing.fate().end_for_tests(last);
+            assert!(last < before, "a transaction that came later has told");
+            engine.versions.note_ended(last);
+            let (writers, tell) = (|| engine.writers(), || engine.tell_moment());
+            let snapshot = engine.versions.open(writers, tell, 0).expect("nothing was lost");
+            assert!(snapshot.at() > last, "{:?} of {last:?}", snapshot.at());
+            engine.close_snapshot(&snapshot);
+            engine.unregister(txn);
         };
         Virtual::new(VirtualConfig::default()).run(test).expect("nobody waits for ever");
     }

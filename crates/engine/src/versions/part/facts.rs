@@ -1,5 +1,5 @@
-//! What a part knows of rows beside their versions: until when they are spilled, and since when
-//! their tree has no such key.
+//! What is known of rows beside their versions: until when they are spilled, and since when their
+//! tree has no such key.
 
 use terrace_page::Lsn;
 
@@ -7,6 +7,7 @@ use super::{Part, Row, Toward};
 use crate::versions::author::Author;
 use crate::versions::backlog::Change;
 use crate::versions::horizon::Horizon;
+use crate::versions::needs::Needs;
 
 impl Part {
     /// Whether a snapshot may see what a row was before the change `lsn` of `writer`, where the
@@ -16,15 +17,15 @@ impl Part {
         row: &Row<'_>,
         older: Option<&Author>,
         (writer, lsn): (&Author, Lsn),
-        horizon: &Horizon,
+        needs: &Needs,
     ) -> bool {
         let known = match older {
             Some(older) => older.ended(),
-            None => self.ends.of(row),
+            None => needs.ends.of(row),
         };
         let absent = self.marks.last(row, lsn);
         match (known.max(absent), writer.ended()) {
-            (Some(older), Some(newer)) => horizon.may_see(older, newer),
+            (Some(older), Some(newer)) => needs.horizon.may_see(older, newer),
             _ => true,
         }
     }
@@ -44,11 +45,6 @@ impl Part {
         if change.toward == Toward::Append {
             self.marks.note(&change.row, change.lsn, horizon, count_max);
         }
-    }
-
-    /// Where the last change of the row of `at` that is spilled has ended, as far as is known.
-    pub(super) fn older_end(&self, at: u32) -> Lsn {
-        self.ends.of(&self.row(at)).unwrap_or_default()
     }
 
     /// When its tree last had no such key before the change of `at`, as far as is known.

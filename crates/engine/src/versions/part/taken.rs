@@ -10,22 +10,20 @@ use terrace_page::Lsn;
 use super::{Kind, Part, Row};
 use crate::TreeId;
 use crate::btree::GHOST;
+use crate::versions::ends::Ends;
 
 impl Part {
     /// Takes out the rows of which all that is kept stands for itself, and is of transactions that
     /// ended before `to`: no change of these comes any more. `None`: there is none.
-    pub(in crate::versions) fn take_ended(&mut self, to: Lsn, ends_bytes: usize) -> Option<Taken> {
+    pub(in crate::versions) fn take_ended(&mut self, to: Lsn, ends: &Ends) -> Option<Taken> {
         let rows = self.ended_rows(to);
         if rows.gone.is_empty() {
             return None;
         }
-        self.ends.prepare(ends_bytes);
-        let mut ends = std::mem::take(&mut self.ends);
         for &newest in &rows.newest {
             let ended = self.entries[newest as usize].writer.ended().expect("it has");
             ends.note(&self.row(newest), ended);
         }
-        self.ends = ends;
         let graves = self.graves_of(&rows);
         let mut taken = rows.taken;
         let mut part = self.rebuild(&rows.gone, |_, _| {});
