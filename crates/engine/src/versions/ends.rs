@@ -1,4 +1,5 @@
-//! Until when rows are spilled: what is remembered of rows whose versions the parts have given away.
+//! Until when rows are spilled: what is remembered of rows whose versions the parts have given
+//! away.
 //!
 //! The next change of such a row needs no version if no snapshot is between the end of the change
 //! before and its own end. Without the first of these, each row that is changed again and again

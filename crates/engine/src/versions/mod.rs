@@ -240,8 +240,8 @@ impl Versions {
         self.oldest.xmin.store(xmin.0, Ordering::Release);
     }
 
-    /// The log ends at `moment`, behind the last record of a transaction that has ended (V8). Called
-    /// by one task at a time, each with an end that is no less than the one before.
+    /// The log ends at `moment`, behind the last record of a transaction that has ended (V8).
+    /// Called by one task at a time, each with an end that is no less than the one before.
     #[inline]
     pub(crate) fn note_ended(&self, moment: Lsn) {
         self.oldest.moment.store(moment.0, Ordering::Release);

@@ -20,8 +20,8 @@ impl Needs {
     /// snapshot has been opened, and its transaction has ended.
     ///
     /// All that the part had of such a row went with the spilled change, so no difference is there
-    /// that needs this one's record (part.P3). And a row that was there is behind no mark, and has
-    /// not been purged.
+    /// that needs this one's record (versions/part.P3). And a row that was there is behind no mark,
+    /// and has not been purged.
     #[inline]
     pub(super) fn is_unneeded(&self, change: &Change<'_>) -> bool {
         let was_there = change.current.is_some_and(|(flags, _)| flags & GHOST == 0);
