@@ -304,6 +304,11 @@ impl Engine {
         terrace_rt::forks() != self.forks
     }
 
+    /// The process that opened the database, and how many forks that is.
+    pub(crate) fn opened_by(&self) -> (u32, u64) {
+        (self.process, self.forks)
+    }
+
     /// For the background, which goes on until the transactions have ended.
     ///
     /// # Errors

@@ -1,9 +1,12 @@
 //! Events for the log of the program, with the feature `tracing`: what an operator wants to know.
 //!
 //! - V1: an event is told with no latch and no leaf mutex held, and within a `callback`: a
-//!   subscriber is code of a caller, and calls of this crate from within it are refused.
+//!   subscriber is code of a caller, and calls of this crate from within it are refused. One that
+//!   panics has said so on standard error, and disturbs nothing here.
 //! - V2: without the feature nothing is told, and no code is left of it.
 
+#[cfg(feature = "tracing")]
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_pool::{BufferPool, ColdStart};
@@ -78,7 +81,8 @@ impl Event<'_> {
         if terrace_rt::dead() {
             return;
         }
-        terrace_rt::callback(|| self.pass_on());
+        let tell = AssertUnwindSafe(|| self.pass_on());
+        let _told = terrace_rt::callback(|| catch_unwind(tell));
     }
 
     #[cfg(feature = "tracing")]

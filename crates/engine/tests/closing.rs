@@ -1,8 +1,10 @@
 //! Closing with transactions open, and forks of the process.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -217,6 +219,14 @@ fn closing_ends_the_transactions_that_stay_open_too_long() {
     });
 }
 
+/// What a future gives at once.
+fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
 /// The bug: a child wrote through the engine of its parent, and its commit was lost.
 #[test]
 fn a_fork_of_the_process_is_refused_and_changes_nothing() {
@@ -230,6 +240,9 @@ fn a_fork_of_the_process_is_refused_and_changes_nothing() {
     let txn = db.begin_write().expect("open");
     txn.open_table(ROWS).expect("there").insert(1, 2).expect("room");
     let mut carried = Some((txn, db.clone()));
+    // In memory only: the child is not to force it.
+    let later = TableDef::<u64, u64>::new("later");
+    db.write_with(Durability::None, |txn| txn.open_table(later)?.insert(3, 3)).expect("room");
     let failed = terrace_rt::in_fork(|| {
         let (txn, db) = carried.take().expect("copied");
         let told = [
@@ -237,6 +250,8 @@ fn a_fork_of_the_process_is_refused_and_changes_nothing() {
             refused(db.begin_read().err()),
             refused(db.write(|txn| txn.open_table(ROWS)?.insert(9, 9)).err()),
             refused(db.flush().err()),
+            refused(db.durable().wait().err()),
+            refused(poll_once(&mut db.durable()).and_then(Result::err)),
             refused(db.check().err()),
             refused(db.checkpoint(terrace::Checkpoint::Sharp).err()),
             refused(txn.open_table(ROWS).map(drop).err()),

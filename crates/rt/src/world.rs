@@ -114,17 +114,24 @@ impl World {
         }
     }
 
-    /// The world for tasks that run code of callers, which may compute for long or need a deep
-    /// stack: of the default world it is one of its own, with an executor for each core and stacks
-    /// of 2 MiB, started when it is first asked for. Of every other world it is that world.
+    /// Starts code of a caller, which may block, compute for long or need a deep stack: in the
+    /// default world on a thread of its own, in every other one as a task. Whoever calls it bounds
+    /// how much of it runs at once.
     ///
     /// # Errors
     ///
     /// If the operating system has no thread or event descriptor left.
-    pub fn for_callers(&self) -> io::Result<World> {
+    pub fn spawn_blocking<F: FnOnce() + Send + 'static>(
+        &self,
+        name: &'static str,
+        run: F,
+    ) -> io::Result<()> {
         match &self.0 {
-            Inner::Virtual(_) => Ok(self.clone()),
-            Inner::Real(core) => real::for_callers(core).map(|core| World(Inner::Real(core))),
+            Inner::Real(core) if real::is_default(core)? => real::run_for_caller(run),
+            _ => {
+                drop(self.spawn(name, run));
+                Ok(())
+            }
         }
     }
 

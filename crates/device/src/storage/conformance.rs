@@ -126,6 +126,15 @@ struct Bench {
 }
 
 /// Bytes that tell where they are, and of which write.
+/// Says that something is over, however it ends.
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 fn pattern(offset: u64, number: u64, len: usize) -> Vec<u8> {
     let byte = |at: u64| (at.wrapping_mul(31) ^ (at >> 9).wrapping_mul(7) ^ number) as u8;
     (offset..offset + len as u64).map(byte).collect()
@@ -164,6 +173,16 @@ fn read_all(storage: &dyn Storage, offset: u64, len: usize) -> io::Result<Result
 
 /// The same, to write.
 fn write_all(storage: &dyn Storage, offset: u64, bytes: &[u8]) -> io::Result<Result<(), Broken>> {
+    write_in_parts(storage, offset, bytes, |_| ())
+}
+
+/// As `write_all`; `each` is told how many bytes are written after each call.
+fn write_in_parts(
+    storage: &dyn Storage,
+    offset: u64,
+    bytes: &[u8],
+    mut each: impl FnMut(usize),
+) -> io::Result<Result<(), Broken>> {
     let mut done = 0;
     while done < bytes.len() {
         let asked = bytes.len() - done;
@@ -171,7 +190,10 @@ fn write_all(storage: &dyn Storage, offset: u64, bytes: &[u8]) -> io::Result<Res
             Ok(told) if told == 0 || told > asked => {
                 return Ok(Err(Broken::Count { call: "write_at", asked, told }));
             }
-            Ok(told) => done += told,
+            Ok(told) => {
+                done += told;
+                each(done);
+            }
             Err(error) if passes(&error) => (),
             Err(error) => return Err(error),
         }
@@ -410,16 +432,23 @@ impl Bench {
     fn beside_a_writer(&self) -> Result<(), Broken> {
         const SECTORS: usize = 16;
         let is_over = Arc::new(AtomicBool::new(false));
+        // A call has written a part of a sector, which is allowed: then one is torn between two.
+        let is_cut = Arc::new(AtomicBool::new(false));
         let mut jobs: Vec<Box<dyn FnOnce() -> Result<(), Broken> + Send>> = Vec::new();
         let (storage, over) = (Arc::clone(&self.storage), Arc::clone(&is_over));
+        let cut = Arc::clone(&is_cut);
         jobs.push(Box::new(move || {
-            let written = (0..ROUNDS * 8).try_for_each(|round| {
+            let _over = SetOnDrop(over);
+            (0..ROUNDS * 8).try_for_each(|round| {
                 let bytes = vec![round as u8; SECTORS * SECTOR_SIZE];
-                write_all(&*storage, 0, &bytes)
+                let told = |done: usize| {
+                    if !done.is_multiple_of(SECTOR_SIZE) {
+                        cut.store(true, Ordering::Release);
+                    }
+                };
+                write_in_parts(&*storage, 0, &bytes, told)
                     .map_err(|source| Broken::Failed { call: "write_at", source })?
-            });
-            over.store(true, Ordering::Release);
-            written
+            })
         }));
         // The first write may not have begun: then the sectors are not of one byte each.
         let storage = Arc::clone(&self.storage);
@@ -427,19 +456,27 @@ impl Bench {
         call(self.limit, "write_at", move || write_all(&*storage, 0, &first))??;
         for _ in 1..THREADS / 2 {
             let (storage, over) = (Arc::clone(&self.storage), Arc::clone(&is_over));
+            let cut = Arc::clone(&is_cut);
             jobs.push(Box::new(move || {
+                let mut seen = None;
                 while !over.load(Ordering::Acquire) {
                     let found = read_all(&*storage, 0, SECTORS * SECTOR_SIZE)
                         .map_err(|source| Broken::Failed { call: "read_at", source })??;
                     let torn = |sector: &[u8]| sector.iter().any(|byte| *byte != sector[0]);
-                    if let Some(at) = found.chunks(SECTOR_SIZE).position(torn) {
-                        return Err(Broken::TornSector { offset: (at * SECTOR_SIZE) as u64 });
-                    }
+                    seen = seen.or(found.chunks(SECTOR_SIZE).position(torn));
                 }
-                Ok(())
+                match seen {
+                    Some(at) if !cut.load(Ordering::Acquire) => {
+                        Err(Broken::TornSector { offset: (at * SECTOR_SIZE) as u64 })
+                    }
+                    _ => Ok(()),
+                }
             }));
         }
-        self.together(jobs)
+        let found = self.together(jobs);
+        // A writer that does not return: the readers are to.
+        is_over.store(true, Ordering::Release);
+        found
     }
 
     /// Runs all of the jobs at once, each on a helper; the first rule that one finds broken.

@@ -12,9 +12,12 @@
 //!   panic are errors.
 //! - V4: one sync at a time, and none after one that failed (`file.F4`).
 //! - V5: in a virtual world the calling task makes the call, in no time.
+//! - V6: a fork of the process that opened it makes no call (`file.F6`): it would write what the
+//!   parent has in memory beside what the parent writes.
 
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,6 +52,8 @@ struct Shared {
     helpers: Arc<Helpers>,
     syncs: Syncs,
     time_limit: Arc<TimeLimit>,
+    /// The process that opened it.
+    owner: u32,
 }
 
 /// One call on its way.
@@ -91,6 +96,7 @@ impl StorageDevice {
             gauge: Gauge::default(),
             helpers: Arc::default(),
             syncs: Syncs::default(),
+            owner: process::id(),
         })))
     }
 
@@ -128,7 +134,11 @@ impl StorageDevice {
 }
 
 impl Call {
-    fn start(self) {
+    fn start(mut self) {
+        if self.shared.owner != process::id() {
+            let what = "the process that opened it was forked: open it after the fork";
+            return self.report(Err(io::Error::other(what)));
+        }
         match rt::is_virtual() {
             true => self.run(),
             false => Arc::clone(&self.shared.helpers).run(move || self.run()),

@@ -290,6 +290,25 @@ fn everywhere(run: impl Fn() + Send + Sync) {
     Virtual::new(VirtualConfig::default()).run(run).expect("nobody waits for ever");
 }
 
+/// A fork's child wrote what it had of its parent's memory beside what the parent wrote.
+#[test]
+fn a_fork_of_its_process_makes_no_call() {
+    let device = device(Fault::None);
+    write(&device, 4096, &[1; 4096]).expect("a good storage");
+    let used = terrace_rt::in_fork(|| {
+        let mut page = [0; 4096];
+        let calls = [
+            write(&device, 4096, &[2; 4096]).is_ok(),
+            read(&device, 4096, &mut page).is_ok(),
+            device.sync().is_ok(),
+            device.grow(1 << 17).is_ok(),
+        ];
+        calls.iter().position(|used| *used).map_or(0, |at| at as u8 + 1)
+    });
+    assert_eq!(used, 0, "the call of this number was made");
+    device.sync().expect("the parent goes on");
+}
+
 #[test]
 fn a_device_moves_the_rest_of_what_was_cut_short() {
     everywhere(|| {

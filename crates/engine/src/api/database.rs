@@ -95,8 +95,9 @@ struct Handle {
     world: World,
     /// For closures that run on executors.
     turns: Arc<Turns>,
-    /// Held by the task that closes the database: others wait until it is closed.
-    closing: Mutex<()>,
+    /// Held by the task that closes the database: others wait until it is closed. Whether it was
+    /// told that it is.
+    closing: Mutex<bool>,
     /// When the database was opened.
     opened: Nanos,
     /// Where what memory missed is kept at closing.
@@ -114,7 +115,7 @@ impl Handle {
         if dead() {
             return Ok(());
         }
-        let _alone = self.closing.lock();
+        let mut is_told = self.closing.lock();
         let misses = self.misses_path.as_ref().map(|_| self.misses());
         let closed = match self.access {
             Access::ReadWrite => self.engine.close(),
@@ -134,7 +135,9 @@ impl Handle {
         if !dead() {
             tasks.into_iter().chain(self.engine.forcing.end()).for_each(Task::join);
             self.engine.release();
-            Event::Closed { is_clean: closed.is_ok() }.tell();
+            if !std::mem::replace(&mut *is_told, true) {
+                Event::Closed { is_clean: closed.is_ok() }.tell();
+            }
         }
         closed
     }
@@ -171,7 +174,7 @@ impl Drop for Handle {
                 background: LeafMutex::new(std::mem::take(&mut *self.background.lock())),
                 world: self.world.clone(),
                 turns: Arc::clone(&self.turns),
-                closing: Mutex::new(()),
+                closing: Mutex::new(false),
                 opened: self.opened,
                 misses_path: self.misses_path.take(),
             };
@@ -260,7 +263,7 @@ impl Database {
         }
         let (background, world) = (LeafMutex::new(background), world.clone());
         let opened = world.now();
-        let closing = Mutex::new(());
+        let closing = Mutex::new(false);
         let (shares, turns) = (Shares::new(&engine), Turns::new(run_limit));
         engine.forcing.allow(&world);
         let handle = Handle {

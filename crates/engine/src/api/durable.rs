@@ -32,8 +32,8 @@ use crate::{Database, Error, WriteTransaction};
 /// becomes durable as if it were there.
 ///
 /// It is ready with `Failed` if the log could not be written, or with `Closed` if the database was
-/// closed and the last checkpoint failed: whether the commit is durable is known after reopening.
-/// What was durable before stays `Ok`.
+/// closed before the log was forced, by a checkpoint that failed or while the commit was under way:
+/// whether the commit is durable is known after reopening. What was durable before stays `Ok`.
 ///
 /// # Examples
 ///
@@ -66,6 +66,8 @@ pub struct Durable {
     at: Lsn,
     /// Stands for the waker that it has put down.
     number: OwnNumber,
+    /// The process that it is of, and how many forks that is.
+    process: (u32, u64),
     mutations: Mutations,
 }
 
@@ -77,6 +79,7 @@ impl Durable {
             places,
             at,
             number: OwnNumber::default(),
+            process: engine.opened_by(),
             mutations: engine.pool.mutations(),
         }
     }
@@ -102,15 +105,23 @@ impl Durable {
     ///
     /// # Errors
     ///
-    /// `Failed`, `Closed`, `Reentrant`.
+    /// `Failed`, `Closed`, `Reentrant`; `Forked` in a fork of the process.
     pub fn wait(self) -> Result<(), Error> {
         if self.is_durable() {
             return Ok(());
         }
+        self.check_process()?;
         if terrace_rt::in_callback() {
             return Err(Error::Reentrant);
         }
         self.log.force(self.at, Level::Durable).map_err(|error| self.told(error))
+    }
+
+    /// Whether this is no fork of the process that it is of: what the log has in memory in a fork is
+    /// the parent's to write, and whoever held its mutexes is not there.
+    fn check_process(&self) -> Result<(), Error> {
+        let (pid, forks) = self.process;
+        if forks == terrace_rt::forks() { Ok(()) } else { Err(Error::Forked { pid }) }
     }
 
     /// The error with its paths.
@@ -119,7 +130,9 @@ impl Durable {
     }
 
     fn forget_waker(&mut self) {
-        if let Some(number) = self.number.0.take() {
+        if let Some(number) = self.number.0.take()
+            && self.check_process().is_ok()
+        {
             self.log.forget_waker(self.at, number);
         }
     }
@@ -132,6 +145,7 @@ impl Future for Durable {
         if self.is_durable() {
             return Poll::Ready(Ok(()));
         }
+        self.check_process()?;
         let Durable { log, at, number, .. } = &mut *self;
         let ready = log.poll_durable(*at, &mut number.0, context);
         ready.map_err(|error| self.told(error))
@@ -205,7 +219,9 @@ impl Database {
     pub fn durable(&self) -> Durable {
         let engine = self.engine();
         let at = engine.log.committed_end();
-        engine.want_durable(at);
+        if !engine.is_forked() {
+            engine.want_durable(at);
+        }
         Durable::new(engine, at)
     }
 }

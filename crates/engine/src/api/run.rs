@@ -1,4 +1,4 @@
-//! Closures that run on executors of the engine, each with a future for its caller.
+//! Closures that run on threads of the engine, each with a future for its caller.
 //!
 //! ```text
 //!             polled: a turn is free              the closure has ended
@@ -11,6 +11,9 @@
 //! - R2: one that has begun goes on to its end, whatever becomes of its future.
 //! - R3: the task's handle on the database is gone before the answer is given: what the caller
 //!   drops then may be the last one.
+//! - R4: a closure has a thread of its own while it runs. It may hold a latch, a lock or the lead of
+//!   a force while it waits for a device, and others wait for that: no code of another caller may
+//!   come in between.
 
 use std::any::Any;
 use std::fmt;
@@ -113,10 +116,9 @@ impl<T, E> Slot<T, E> {
 }
 
 impl Database {
-    /// Runs `work` on the executors of the engine, and returns a future for what it returns: for
-    /// asynchronous code, of which nothing here blocks a thread. In `work` all of this crate may be
-    /// used as in a thread. What it waits for, be it a page, a lock or the log, lets other closures
-    /// run.
+    /// Runs `work` on a thread of the engine, and returns a future for what it returns: for
+    /// asynchronous code, of which nothing here blocks a thread of its runtime. In `work` all of
+    /// this crate may be used as in any thread, and whatever else blocks.
     ///
     /// The future works in any runtime, and is `Send` if `T` and `E` are. It does nothing until it
     /// is polled. At most [`Builder::run_limit`](crate::Builder::run_limit) closures of a database
@@ -131,11 +133,10 @@ impl Database {
     ///   and their futures are ready with `Closed`. Those that have begun get `Closed` from their
     ///   operations. The future holds a handle on the database until `work` begins, and the task of
     ///   `work` until it ends.
-    /// - **Executors.** There is one for each core, in threads that all databases of the process
-    ///   share and that start with the first `run`; tasks have stacks of 2 MiB. With
-    ///   [`Builder::world`](crate::Builder::world) that world's executors run `work`, and its
-    ///   stacks may be smaller. Code that blocks a thread in other ways than through this crate, or
-    ///   computes for long, holds up the closures of its executor, and nothing else.
+    /// - **Threads.** Each closure that runs has a thread, which holds up nothing else however long
+    ///   it blocks or computes. All databases of the process share the threads; one that has had
+    ///   nothing to do for ten seconds ends. With [`Builder::world`](crate::Builder::world) `work`
+    ///   is a task of that world, which has to let others run.
     ///
     /// # Errors
     ///
@@ -195,10 +196,9 @@ where
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
-    /// Begins the closure as a task.
+    /// Begins the closure (R4).
     fn begin(self, turn: Turn, waker: Waker) -> Result<Arc<Slot<T, E>>, Error> {
-        let world = self.database.world().for_callers();
-        let world = world.map_err(|source| Error::NoThread { source: Arc::new(source) })?;
+        let world = self.database.world().clone();
         let slot = Arc::new(Slot(LeafMutex::new(Answer::Awaited(waker))));
         let giver = Giver(Some(Arc::clone(&slot)));
         let Waiting { work, database, .. } = self;
@@ -213,8 +213,8 @@ where
                 outcome => giver.give(outcome),
             }
         };
-        drop(world.spawn("run", task));
-        Ok(slot)
+        let begun = world.spawn_blocking("run", task);
+        begun.map_err(|source| Error::NoThread { source: Arc::new(source) }).map(|()| slot)
     }
 }
 

@@ -4,7 +4,7 @@
 //!   has not been polled since (`granted`). It is never above the limit.
 //! - T2: a future that waits is in `waiting` or in `granted`; one that is dropped leaves both, and
 //!   passes on what it was granted.
-//! - T3: wakers are called with no mutex held.
+//! - T3: wakers are called, cloned and dropped with no mutex held.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,14 +43,16 @@ impl Turns {
         number: &mut Option<u64>,
         context: &mut Context<'_>,
     ) -> Poll<Turn> {
+        // T3: it is a caller's, and so are its clones.
+        let waker = context.waker().clone();
         let mut state = self.state.lock();
         let is_given = match *number {
-            Some(own) => state.granted.remove(&own),
-            None if state.running < self.limit && state.waiting.is_empty() => {
+            Some(own) if state.granted.remove(&own) => true,
+            _ if state.running < self.limit && state.waiting.is_empty() => {
                 state.running += 1;
                 true
             }
-            None => false,
+            _ => false,
         };
         if is_given {
             *number = None;
@@ -58,9 +60,8 @@ impl Turns {
         }
         let own = *number.get_or_insert(state.next);
         state.next = state.next.max(own + 1);
-        let before = state.waiting.insert(own, context.waker().clone());
+        let before = state.waiting.insert(own, waker);
         drop(state);
-        // T3: it is a caller's.
         drop(before);
         Poll::Pending
     }
@@ -79,8 +80,9 @@ impl Turns {
 
     /// Wakes all that wait: they look whether the database was closed.
     pub(crate) fn wake_all(&self) {
-        let wakers: Vec<Waker> = self.state.lock().waiting.values().cloned().collect();
-        wakers.into_iter().for_each(wake_future);
+        // Those that are not ready then take a place again.
+        let wakers = std::mem::take(&mut self.state.lock().waiting);
+        wakers.into_values().for_each(wake_future);
     }
 
     fn pass_on(&self) {

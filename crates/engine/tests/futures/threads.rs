@@ -87,6 +87,51 @@ fn tasks_of_one_thread_commit_beside_threads() {
     });
 }
 
+/// A closure that led a force of the log could not go on while another one on its executor blocked:
+/// no thread committed any more, and what the other waited for was such a commit.
+#[test]
+fn closures_that_block_hold_up_no_commit() {
+    const BLOCKED: u64 = 16;
+    watched(|| {
+        let folder = tempfile::tempdir().expect("a place for files");
+        let db = create(&folder);
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        for round in 0..20 {
+            let (release, released) = mpsc::channel::<()>();
+            let released = Arc::new(std::sync::Mutex::new(released));
+            let (begun, has_begun) = mpsc::channel();
+            let writer = db.clone();
+            // Commits while all the closures run, and only then lets those that block go on.
+            let thread = thread::spawn(move || {
+                has_begun.iter().take(BLOCKED as usize).for_each(drop);
+                for number in 0..10 {
+                    let key = (round * 10 + number) << 32;
+                    writer.write(|txn| txn.open_table(ROWS)?.insert(key, 1)).expect("room");
+                }
+                drop(release);
+            });
+            runtime.block_on(async {
+                let mut tasks = Vec::new();
+                for number in 0..BLOCKED {
+                    let key = round * BLOCKED + number;
+                    tasks.push(tokio::spawn(db.run(move |db| put(db, key)?.wait())));
+                    let (begun, released) = (begun.clone(), Arc::clone(&released));
+                    tasks.push(tokio::spawn(db.run(move |_| {
+                        begun.send(()).expect("somebody listens");
+                        drop(released.lock().map(|released| released.recv()));
+                        Ok::<_, Error>(())
+                    })));
+                }
+                for task in tasks {
+                    task.await.expect("no panic").expect("room");
+                }
+            });
+            thread.join().expect("it commits");
+        }
+        db.close().expect("good devices");
+    });
+}
+
 #[test]
 fn futures_that_a_runtime_drops_lose_no_commit() {
     watched(|| {

@@ -29,6 +29,7 @@ use super::mailbox::{Mail, Mailbox, NewTask};
 use super::parking::{self, Sleeper};
 use super::{RealCore, now};
 use crate::leaf;
+use crate::stack::STACK_BYTES;
 use crate::task::{NO_TASK, Resumed, TaskIndex, TaskTable};
 use crate::time::Nanos;
 use crate::world::Waited;
@@ -179,11 +180,11 @@ pub(super) fn wake_here(mailbox: &Mailbox, task: TaskIndex) -> bool {
 }
 
 /// The body of an executor's thread.
-pub(super) fn run(core: Arc<RealCore>, mailbox: Arc<Mailbox>, stack_bytes: usize) {
+pub(super) fn run(core: Arc<RealCore>, mailbox: Arc<Mailbox>) {
     let executor = Executor {
         core,
         mailbox,
-        tasks: TaskTable::new(stack_bytes),
+        tasks: TaskTable::new(STACK_BYTES),
         ready: RefCell::default(),
         waits: RefCell::default(),
         reactor: RefCell::new(None),

@@ -22,11 +22,11 @@ pub use executor::Reactor;
 pub(crate) use fork::PerProcess;
 pub use fork::{forks, in_fork, watch_forks};
 pub use offload::Helpers;
+pub(crate) use offload::run_for_caller;
 pub use own_reactor::own_reactor;
 pub use refusal::{Calls, refuse_calls};
 
 use self::mailbox::{Mailbox, NewTask};
-use crate::stack::STACK_BYTES;
 use crate::task::{Done, NO_TASK, Payload, TaskIndex};
 use crate::time::Nanos;
 use crate::world::{Waited, World};
@@ -35,12 +35,6 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The world of threads that have none; it sleeps when it has nothing to do, and never ends.
 static DEFAULT: PerProcess<Real> = PerProcess::new(|| Real::new(1));
-
-/// Where tasks of the default world run that may hold up their executor: see [`for_callers`].
-static FOR_CALLERS: PerProcess<Real> = PerProcess::new(|| Real::new(1));
-
-/// A stack of such a task: as a thread of the standard library has.
-const CALLERS_STACK_BYTES: usize = 2 << 20;
 
 /// What the handles of a real world share.
 pub(crate) struct RealCore {
@@ -103,17 +97,14 @@ pub(crate) fn start_default() -> io::Result<()> {
     }
 }
 
-/// The world for tasks of `core` that run code of callers. Those of the default world have
-/// executors of their own, one for each core that the process may use, so that code that computes
-/// for long holds up no task of the engine.
-pub(crate) fn for_callers(core: &Arc<RealCore>) -> io::Result<Arc<RealCore>> {
+/// Whether `core` is the default world, which is started.
+///
+/// # Errors
+///
+/// If the operating system has no thread or event descriptor left.
+pub(crate) fn is_default(core: &Arc<RealCore>) -> io::Result<bool> {
     let default = DEFAULT.get_or(|| Real::try_new(1))?;
-    if !Arc::ptr_eq(core, &default.core) {
-        return Ok(Arc::clone(core));
-    }
-    let cores = || thread::available_parallelism().map_or(1, usize::from);
-    let make = || Real::try_with_stacks(cores(), CALLERS_STACK_BYTES);
-    FOR_CALLERS.get_or(make).map(|callers| Arc::clone(&callers.core))
+    Ok(Arc::ptr_eq(core, &default.core))
 }
 
 /// Sixteen bytes of the system's random numbers. It blocks only before the system has any.
@@ -231,11 +222,6 @@ impl Real {
     ///
     /// If the operating system has no thread or event descriptor left.
     pub fn try_new(executors: usize) -> io::Result<Real> {
-        Real::try_with_stacks(executors, STACK_BYTES)
-    }
-
-    /// As `try_new`; each task has a stack of `stack_bytes`.
-    fn try_with_stacks(executors: usize, stack_bytes: usize) -> io::Result<Real> {
         assert!(executors > 0, "a world without executors");
         let mailboxes = (0..executors).map(|_| Mailbox::new().map(Arc::new));
         let mailboxes = mailboxes.collect::<io::Result<_>>()?;
@@ -246,7 +232,7 @@ impl Real {
         for mailbox in &real.core.mailboxes {
             let (core, mailbox) = (Arc::clone(&real.core), Arc::clone(mailbox));
             let name = "terrace-executor".to_owned();
-            let run = move || executor::run(core, mailbox, stack_bytes);
+            let run = move || executor::run(core, mailbox);
             real.threads.push(thread::Builder::new().name(name).spawn(run)?);
         }
         Ok(real)

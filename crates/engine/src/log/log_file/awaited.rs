@@ -91,13 +91,14 @@ impl Log {
         if self.durable_end() >= position {
             return Poll::Ready(Ok(()));
         }
+        // Not under the mutex: it is a caller's, and so are its clones.
+        let waker = context.waker().clone();
         let before = {
             let mut wakers = self.awaited.wakers.lock();
             let number = *number.get_or_insert(wakers.next);
             wakers.next = wakers.next.max(number + 1);
-            wakers.by_position.insert((position, number), context.waker().clone())
+            wakers.by_position.insert((position, number), waker)
         };
-        // Not under the mutex: it is a caller's.
         drop(before);
         match self.check() {
             // A1: both again, and the failure first, which does not undo what is durable.
