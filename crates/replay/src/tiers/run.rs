@@ -201,6 +201,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         let requests = self.requests();
         let held = self.flash.held(page);
         let meanwhile = self.io.ask(page, held.is_current());
+        self.memory.wait_for(self.io.in_flight());
         // The page was asked for when the clock showed this (G3).
         let now = Tick(self.now.0.saturating_sub(meanwhile).max(1));
         let miss = Miss { page, need: Need::Now, now, tick: self.now, requests };
