@@ -2,7 +2,8 @@
 //!
 //! - H1: nothing is taken that serves under 1% of memory's misses, or whose gain may be below 1.05;
 //!   or that wears its drive out too soon; or whose design is not [`is_held`] against the engine;
-//!   or whose hits one record does not tell, as a faster tier would change the order ([`keeps_order`]).
+//!   or whose hits one record does not tell, as a faster tier would change the order
+//!   ([`keeps_order`]).
 //!   Nothing at all is taken of a load that [`reads_ahead`].
 //! - H2: of what is left, the knee: the smallest size that gives nearly all that any would give.
 //!   Gains above `GAIN_TOLD_MAX` are alike.

@@ -101,7 +101,7 @@ impl Advice {
             "No advice: {} of the misses of {} are of pages that were changed when they were there \
              last, and each client makes only {} references until memory and {} of flash have \
              other pages. A faster tier changes the order of such references, and hits told from \
-             the order of one record were off by up to 7 points. Record again with a tier in place.",
+             one record were off by up to 7 points. Record again with a tier in place.",
             percent(self.baseline.after_change_share()),
             self.setting.size_text(self.setting.frames),
             thousands(each),
