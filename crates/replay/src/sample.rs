@@ -32,6 +32,8 @@ pub struct TierRates {
     pub ahead: f64,
     /// Of them, those that flash served.
     pub flash_hits: f64,
+    /// Of them, those to pages that had been changed in memory when they left it last.
+    pub after_change: f64,
     /// Of the references, those to a page for the first time: no tier can have it.
     pub first_uses: f64,
     /// Pages that flash took changed, and whose write home is still to come at the end.
@@ -49,6 +51,7 @@ impl TierRates {
             memory_misses: missed as f64 / expected,
             ahead: counts.ahead as f64 / expected,
             flash_hits: counts.flash_hits as f64 / expected,
+            after_change: counts.after_change as f64 / expected,
             first_uses: first_uses as f64 / expected,
             deferred: counts.dirty_slots as f64 / expected,
             home: counts.home.per(expected),
@@ -208,6 +211,26 @@ impl Sample {
     #[must_use]
     pub fn references(&self) -> &References {
         &self.references
+    }
+
+    /// How many references of the whole trace go by, from the stretch `first` on, until as many
+    /// pages were used as tiers of `pages` pages hold: after that, nothing need be in them that
+    /// was at its beginning. None if the trace ends before.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stretch.
+    #[must_use]
+    pub fn turnover(&self, pages: u64, first: usize) -> Option<f64> {
+        let counted = &self.references.pages()[self.marks[first]..];
+        let expected = self.expected[first..].iter().sum::<f64>() / self.rate;
+        let mut is_used = vec![false; self.references.pages_count() as usize];
+        let mut left = ((pages as f64 * self.rate).round() as u64).max(1);
+        let at = counted.iter().position(|&page| {
+            left -= u64::from(!std::mem::replace(&mut is_used[page as usize], true));
+            left == 0
+        });
+        at.map(|at| (at + 1) as f64 / counted.len() as f64 * expected)
     }
 
     /// What `memory` above `setup` does; from where it is counted is the sample's to say.
@@ -386,6 +409,31 @@ mod tests {
                 assert_eq!(counts[to].since(&counts[from]), expected, "{design} {from} to {to}");
             }
         }
+    }
+
+    #[test]
+    fn tiers_are_turned_over_when_as_many_pages_were_used() {
+        let references = trace();
+        let (length, half) = (references.pages().len(), references.pages().len() / 2);
+        let sample = Sample::of_extents(&references, (0.25, 1), &[0, half], 3);
+        let whole = Sample::whole(references, &[0, half]);
+        for (pages, first) in [(1, 0), (700, 0), (2_000, 1)] {
+            let from = [0, half][first];
+            let mut seen = std::collections::HashSet::new();
+            let mut all = whole.references().pages()[from..].iter();
+            let expected = 1 + all
+                .position(|&page| {
+                    seen.insert(page);
+                    seen.len() == pages
+                })
+                .expect("enough pages");
+            let turnover = whole.turnover(pages as u64, first).expect("enough pages");
+            assert!((turnover - expected as f64).abs() < 1e-6, "{pages}: {turnover} {expected}");
+            let sampled = sample.turnover(pages as u64, first).expect("enough pages");
+            let is_near = (sampled / turnover - 1.0).abs() < 0.1 || pages == 1;
+            assert!(is_near, "{pages}: {sampled} {turnover}");
+        }
+        assert_eq!(whole.turnover(length as u64, 0), None);
     }
 
     #[test]

@@ -100,6 +100,7 @@ pub fn estimates(
     let rates = |hits: f64, flash_writes: f64| TierRates {
         memory_misses: 1.0,
         ahead: 0.0,
+        after_change: 0.0,
         first_uses: 0.0,
         deferred: 0.0,
         flash_hits: hits,

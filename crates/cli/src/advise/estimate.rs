@@ -11,6 +11,7 @@
 //!   one counts.
 
 use super::Setting;
+use super::choice::keeps_order;
 use super::seen::{Baseline, Seen};
 use crate::interval::Interval;
 use terrace_policy::{Design, MemoryPolicy, MemoryRule as DesignMemory};
@@ -61,6 +62,11 @@ pub struct Estimate {
     pub halves: Option<[Half; 2]>,
     /// Share of memory's misses that are first uses, if the tier was not full when counting began.
     pub unsettled: f64,
+    /// References that each client makes until as many pages were used as memory and the tier hold;
+    /// none if the trace ends before, or there is no trace.
+    pub turnover: Option<f64>,
+    /// Whether its hits can be told from the order of one record.
+    pub keeps_order: bool,
     /// How full it was, by what was written there.
     pub filled: f64,
     /// Seconds that the devices are busy with each reference.
@@ -135,7 +141,17 @@ impl Replayed {
         let seen = Seen::of(&all, &setting.cuts, f64::from(slots) * self.rate);
         let of = (design, slots, policy);
         let (stage, rate) = (self.stage, self.rate);
-        Estimate { stage, rate, ..Estimate::new(setting, &self.baseline, of, &seen) }
+        let pages = u64::from(setting.frames) + u64::from(slots);
+        let turnovers =
+            self.samples.iter().map(|one| one.turnover(pages, setting.cuts.counted.start));
+        let turnovers: Option<Vec<f64>> = turnovers.collect();
+        let turnover = turnovers.map(|all| {
+            let count = all.len() as f64 * f64::from(setting.clients.max(1));
+            all.iter().sum::<f64>() / count
+        });
+        let keeps_order = keeps_order(self.baseline.after_change_share(), turnover);
+        let estimate = Estimate::new(setting, &self.baseline, of, &seen);
+        Estimate { stage, rate, turnover, keeps_order, ..estimate }
     }
 }
 
@@ -219,6 +235,8 @@ impl Estimate {
             gain_range: [low, high.max(reused)],
             halves: gains.halves,
             unsettled,
+            turnover: None,
+            keeps_order: true,
             filled: seen.written_before.min(1.0),
             home_s: rates.home.time_s(&setting.home),
             flash_s: rates.flash.time_s(&setting.flash),

@@ -90,6 +90,14 @@ impl Baseline {
         if rates.memory_misses > 0.0 { rates.ahead / rates.memory_misses } else { 0.0 }
     }
 
+    /// Of the counted misses of pages that were used before, the share of those that had been
+    /// changed in memory when they left it last.
+    pub fn after_change_share(&self) -> f64 {
+        let rates = self.seen.rates();
+        let reused = rates.memory_misses - rates.first_uses;
+        if reused > 0.0 { (rates.after_change / reused).min(1.0) } else { 0.0 }
+    }
+
     /// What a choice needs to know of the load.
     pub fn counted(&self) -> Counted {
         Counted { misses: self.seen.reused_misses, ahead: self.ahead_share() }
@@ -143,6 +151,7 @@ pub fn mean(all: &[TierRates]) -> TierRates {
     for rates in all {
         mean.memory_misses += rates.memory_misses / count;
         mean.ahead += rates.ahead / count;
+        mean.after_change += rates.after_change / count;
         mean.flash_hits += rates.flash_hits / count;
         mean.first_uses += rates.first_uses / count;
         mean.deferred += rates.deferred / count;

@@ -19,6 +19,7 @@ impl Advice {
             Verdict::WearsOut => self.wears_out(),
             Verdict::TooShort => self.too_short(),
             Verdict::ReadsAhead => self.reads_ahead(),
+            Verdict::OrderChanges => self.order_changes(),
         }
     }
 
@@ -90,6 +91,21 @@ impl Advice {
             "No advice: scans read {} of the pages that memory lacks ahead of need, and \
              predictions of what flash gains such loads are off by up to two fifths.",
             percent(self.baseline.ahead_share())
+        )
+    }
+
+    fn order_changes(&self) -> String {
+        let at = self.choice.reordered.expect("a row whose order would change");
+        let each = self.estimates[at].turnover.unwrap_or_default();
+        format!(
+            "No advice: {} of the misses of {} are of pages that were changed when they were there \
+             last, and each client makes only {} references until memory and {} of flash have \
+             other pages. A faster tier changes the order of such references, and hits told from \
+             one record were off by up to 7 points. Record again with a tier in place.",
+            percent(self.baseline.after_change_share()),
+            self.setting.size_text(self.setting.frames),
+            thousands(each),
+            self.size(at),
         )
     }
 
@@ -197,7 +213,9 @@ impl Advice {
 
     /// What the advice from the first half of the trace came to on the second.
     pub fn check_text(&self) -> Option<String> {
-        let learnt = self.learnt.as_ref().filter(|it| it.verdict != Verdict::ReadsAhead)?;
+        let is_told =
+            |it: &&Choice| !matches!(it.verdict, Verdict::ReadsAhead | Verdict::OrderChanges);
+        let learnt = self.learnt.as_ref().filter(is_told)?;
         let Some(taken) = learnt.taken else {
             return Some("check: from its first half alone the trace advises no flash".into());
         };

@@ -156,6 +156,7 @@ impl Advice {
         let is_any = |mark| (0..self.estimates.len()).any(|at| self.mark(at) == mark);
         let reads_ahead = self.choice.verdict == Verdict::ReadsAhead;
         [
+            (is_any(" ?"), "? not advised: a faster tier changes the order (docs/ADVICE.md)"),
             (is_any(" ~"), "~ from small samples: left out early, as others are better"),
             (is_any(" !"), "! not advised: predictions for it were off (docs/ADVICE.md)"),
             (
@@ -175,6 +176,7 @@ impl Advice {
         match one.stage {
             _ if self.choice.taken == Some(at) => " *",
             _ if !is_held(one.design.name) => " !",
+            _ if !one.keeps_order => " ?",
             Stage::Coarse => " ~",
             Stage::Full => "",
         }
@@ -260,7 +262,8 @@ impl Advice {
         let is_told = !reads_ahead(self.baseline.ahead_share());
         let results = self.estimates.iter().map(|one| {
             let mut object = one.json(setting, self.truth_of(one));
-            object["is_held"] = json!(is_told && is_held(one.design.name));
+            object["is_held"] = json!(is_told && one.keeps_order && is_held(one.design.name));
+            object["references_per_turnover"] = json!(one.turnover.map(rounded));
             object
         });
         let errors = self.errors_max().map(|errors| errors.map(rounded));
@@ -300,6 +303,7 @@ impl Advice {
                 "memory_policies": memory_alone,
                 "memory_miss_ratio": rounded(without.memory_misses),
                 "read_ahead_share": rounded(self.baseline.ahead_share()),
+                "after_change_share": rounded(self.baseline.after_change_share()),
                 "home_time_us": rounded(1e6 * without.home.time_s(&setting.home)),
                 "home_iops": self.home_iops().map(rounded),
                 "cost_per_month": setting.cost(0, self.home_iops()).map(rounded),
@@ -389,6 +393,7 @@ fn verdict_name(verdict: Verdict) -> &'static str {
         Verdict::WearsOut => "wears out",
         Verdict::TooShort => "too short",
         Verdict::ReadsAhead => "reads ahead",
+        Verdict::OrderChanges => "order changes",
     }
 }
 

@@ -144,7 +144,7 @@ fn taken(advice: &Advice) -> Option<&Estimate> {
 /// be advised before the others.
 fn first(advice: &Advice) -> Vec<&'static str> {
     let mut all: Vec<&Estimate> = advice.estimates.iter().filter(|one| !is_limit(one)).collect();
-    let rank = |one: &Estimate| (is_held(one.design.name), one.gain.mean);
+    let rank = |one: &Estimate| (is_held(one.design.name) && one.keeps_order, one.gain.mean);
     all.sort_by(|a, b| rank(b).partial_cmp(&rank(a)).expect("gains are numbers"));
     let mut names: Vec<&'static str> = Vec::new();
     for name in taken(advice).into_iter().chain(all).map(|one| one.design.name) {

@@ -262,6 +262,9 @@ pub struct TierCounts {
     pub flash_hits: u64,
     /// Of the others, read ahead of need: memory lacked them.
     pub ahead: u64,
+    /// References that memory missed, to pages that had been changed in memory when they left it
+    /// last.
+    pub after_change: u64,
     /// Pages that left memory changed.
     pub dirty_leaves: u64,
     /// Pages that are newer on flash than at home: their writes are still to come (W4).
@@ -288,6 +291,7 @@ impl TierCounts {
             memory_hits: self.memory_hits.saturating_sub(before.memory_hits),
             flash_hits: self.flash_hits - before.flash_hits,
             ahead: self.ahead - before.ahead,
+            after_change: self.after_change - before.after_change,
             dirty_leaves: self.dirty_leaves - before.dirty_leaves,
             dirty_slots: self.dirty_slots.saturating_sub(before.dirty_slots),
             home: self.home.since(&before.home),

@@ -134,6 +134,11 @@ impl Queues {
         self.asked.push_back(self.now);
     }
 
+    /// Clients, beside the one that asks, that wait for a page.
+    pub fn in_flight(&self) -> u32 {
+        self.clients.iter().filter(|free| free.0 > self.now).count() as u32
+    }
+
     /// The client that asked got the page without a request to a device, if it still waits for one.
     fn answered(&mut self) {
         if std::mem::take(&mut self.asks) {
@@ -272,6 +277,8 @@ mod tests {
                 queues.ask();
                 naive.ask();
                 assert_eq!(queues.now(), naive.now, "seed {seed} step {step}");
+                let waiting = naive.clients.iter().filter(|&&free| free > naive.now).count();
+                assert_eq!(queues.in_flight() as usize, waiting, "seed {seed} step {step}");
                 let (server, takes) = if is_on_flash { (99, 1) } else { (disk, 4 * of_disk) };
                 let waits = naive.idle_at(server).max(naive.now) + takes - naive.now;
                 let kept = naive.asked.len().saturating_sub(clients * ASKED_PER_CLIENT);

@@ -2,6 +2,7 @@
 //!
 //! - F1: a page is in one frame at most, and `places` says in which.
 //! - F2: a frame without a page is free, and free frames are taken before new ones are made.
+//! - F3: of a page that has left, `places` says whether it was changed while it was here.
 //! - Cost: 4 bytes for each page of the trace, 32 for each frame.
 
 use super::FlashTier;
@@ -11,6 +12,8 @@ use terrace_policy::{AccessClass, Frames, Standing, Touch};
 
 /// No frame, and no page.
 const NONE: u32 = u32::MAX;
+/// No frame: the page was changed while it had one (F3).
+const LEFT_CHANGED: u32 = u32::MAX - 1;
 
 /// What is known of a page in memory.
 #[derive(Clone, Default)]
@@ -18,6 +21,8 @@ pub struct Frame {
     pub touch: Cell<Touch>,
     /// Home has an older version only, and flash none.
     pub dirty: bool,
+    /// It was changed since it came.
+    pub changed: bool,
     pub class: AccessClass,
     /// Hits since they were counted last.
     pub hits: u32,
@@ -29,7 +34,7 @@ pub struct Frame {
 
 /// The frames.
 pub struct Residents {
-    /// The frame of each page, or `NONE`.
+    /// The frame of each page, or `NONE`, or `LEFT_CHANGED`.
     places: Vec<u32>,
     frames: Vec<Frame>,
     /// The page of each frame, or `NONE`.
@@ -73,7 +78,7 @@ impl Residents {
 
     /// `page` comes.
     pub fn put(&mut self, page: u32, frame: Frame) {
-        assert!(self.places[page as usize] == NONE, "page {page} is in memory already");
+        assert!(self.places[page as usize] >= LEFT_CHANGED, "page {page} is in memory already");
         let at = match self.free.pop() {
             Some(at) => {
                 self.frames[at as usize] = frame;
@@ -95,12 +100,19 @@ impl Residents {
     ///
     /// If it is not here.
     pub fn take_out(&mut self, page: u32) -> Frame {
-        let at = std::mem::replace(&mut self.places[page as usize], NONE) as usize;
+        let at = self.places[page as usize] as usize;
         self.pages[at] = NONE;
         self.free.push(at as u32);
         let frame = std::mem::take(&mut self.frames[at]);
+        self.places[page as usize] = if frame.changed { LEFT_CHANGED } else { NONE };
         self.retired_hits += u64::from(frame.hits);
         frame
+    }
+
+    /// Whether `page` was here, was changed, and has left (F3).
+    #[inline]
+    pub fn left_changed(&self, page: u32) -> bool {
+        self.places[page as usize] == LEFT_CHANGED
     }
 
     /// The page in frame `at`.

@@ -134,6 +134,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
     }
 
     fn miss(&mut self, page: u32, is_write: bool) {
+        self.counts.after_change += u64::from(self.memory.residents.left_changed(page));
         let frame =
             if is_write && !self.has_memory { self.comes_whole(page) } else { self.fetch(page) };
         let mut homeward = self.end_homeward();
@@ -180,6 +181,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
             return;
         }
         let frame = self.memory.residents.get_mut(page).expect("a page that is used is there");
+        frame.changed = true;
         if !frame.dirty {
             frame.dirty = true;
             self.flash.note(Note::Changes(page), &mut self.io);
@@ -201,6 +203,7 @@ impl<'a, F: FlashTier> Replay<'a, F> {
         let requests = self.requests();
         let held = self.flash.held(page);
         let meanwhile = self.io.ask(page, held.is_current());
+        self.memory.wait_for(self.io.in_flight());
         // The page was asked for when the clock showed this (G3).
         let now = Tick(self.now.0.saturating_sub(meanwhile).max(1));
         let miss = Miss { page, need: Need::Now, now, tick: self.now, requests };

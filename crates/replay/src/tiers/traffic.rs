@@ -194,6 +194,11 @@ impl<'a> Traffic<'a> {
         self.queues.as_ref().map_or(0, Queues::served_at)
     }
 
+    /// Pages that other clients wait for; none, if nothing takes time.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.queues.as_ref().map_or(0, Queues::in_flight)
+    }
+
     /// A client waits until `moment`.
     pub(super) fn wait_until(&mut self, moment: Moment) {
         self.queues.iter_mut().for_each(|queues| queues.wait_until(moment));

@@ -16,6 +16,8 @@ struct Checked<F> {
     tier: F,
     newer: BTreeSet<u32>,
     heard: usize,
+    /// Pages that came since this was emptied.
+    came: BTreeSet<u32>,
 }
 
 impl<F: FlashTier> Checked<F> {
@@ -41,6 +43,7 @@ impl<F: FlashTier> FlashTier for Checked<F> {
         residents: &mut Residents,
         io: &mut Traffic,
     ) -> Option<History> {
+        self.came.insert(miss.page);
         // A group that was appended since may have gone home.
         self.look(io);
         let held = self.tier.held(miss.page);
@@ -91,7 +94,7 @@ impl<'a> TierVisitor<'a> for Check<'a> {
     type Output = ();
 
     fn visit<F: FlashTier + 'a>(self, tier: F) {
-        let flash = Checked { tier, newer: BTreeSet::new(), heard: 0 };
+        let flash = Checked { tier, newer: BTreeSet::new(), heard: 0, came: BTreeSet::new() };
         let count = self.references.pages_count();
         let inclusion = match self.setup.flash {
             Flash::Design(design) => design.inclusion,
@@ -109,6 +112,7 @@ impl<'a> TierVisitor<'a> for Check<'a> {
             }
             replay.reference(page, self.references.is_write(at));
             let (flash, residents) = (&mut replay.flash, &replay.memory.residents);
+            let came = std::mem::take(&mut flash.came);
             flash.look(&replay.io);
             for page in 0..count {
                 let is_dirty = residents.get(page).is_some_and(|frame| frame.dirty);
@@ -119,7 +123,9 @@ impl<'a> TierVisitor<'a> for Check<'a> {
                 let what = self.what;
                 assert!(is_right && !is_stale, "{what}, reference {at}, page {page}: {held:?}");
                 let is_in_both = residents.get(page).is_some() && held.has_slot();
-                let keeps = residents.get(page).is_none() || !in_both.contains(&page);
+                // It may have left for another page of this reference, and come again with a run.
+                let stayed = residents.get(page).is_some() && !came.contains(&page);
+                let keeps = !stayed || !in_both.contains(&page);
                 match inclusion {
                     Inclusion::Free => {}
                     Inclusion::Exclusive => assert!(!is_in_both, "{what}, page {page} is in both"),
