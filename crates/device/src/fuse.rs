@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_rt::Nanos;
 
+use crate::each::read_together;
 use crate::{
-    Completion, Counters, Device, DeviceError, IoFailure, Operation, Punched, Request, Ticket,
+    Completion, Counters, Device, DeviceError, IoBuf, IoFailure, Operation, Punched, Reads,
+    Request, Ticket,
 };
 
 /// See the module.
@@ -77,6 +79,22 @@ impl Fuse {
     }
 }
 
+/// Reads of the device below, whose failures the fuse looks at.
+struct Watched<'a> {
+    fuse: &'a Fuse,
+    reads: &'a mut dyn Reads,
+}
+
+impl Reads for Watched<'_> {
+    fn next(&mut self, part: &mut Vec<(u64, IoBuf)>) {
+        self.reads.next(part);
+    }
+
+    fn ended(&mut self, index: usize, result: io::Result<()>) {
+        self.reads.ended(index, result.inspect_err(|error| self.fuse.look_at(error)));
+    }
+}
+
 impl Device for Fuse {
     fn len(&self) -> u64 {
         self.below.len()
@@ -112,6 +130,16 @@ impl Device for Fuse {
         // SAFETY: the caller promises of the buffers what the device below asks.
         let done = unsafe { self.below.psync(requests) };
         done.inspect_err(|failure| self.look_at(&failure.source))
+    }
+
+    unsafe fn read_each(&self, reads: &mut dyn Reads) {
+        if self.refuses(Operation::Read) {
+            // SAFETY: the caller's promise; nothing is passed on.
+            return unsafe { read_together(self, reads) };
+        }
+        let mut watched = Watched { fuse: self, reads };
+        // SAFETY: the caller promises of the buffers what the device below asks.
+        unsafe { self.below.read_each(&mut watched) }
     }
 
     fn sync(&self) -> io::Result<()> {
