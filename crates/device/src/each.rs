@@ -30,6 +30,22 @@ pub trait Reads {
     fn ended(&mut self, index: usize, result: io::Result<()>);
 }
 
+/// Reads that are passed on to another device, whose failures are looked at on their way back.
+pub(crate) struct Watched<'a, F> {
+    pub(crate) reads: &'a mut dyn Reads,
+    pub(crate) look_at: F,
+}
+
+impl<F: FnMut(&io::Error)> Reads for Watched<'_, F> {
+    fn next(&mut self, part: &mut Vec<(u64, IoBuf)>) {
+        self.reads.next(part);
+    }
+
+    fn ended(&mut self, index: usize, result: io::Result<()>) {
+        self.reads.ended(index, result.inspect_err(&mut self.look_at));
+    }
+}
+
 /// All reads as one batch, which ends as a whole: what a device does that cannot do better. If one
 /// of them fails, all have failed.
 ///

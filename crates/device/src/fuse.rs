@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_rt::Nanos;
 
-use crate::each::read_together;
+use crate::each::{Watched, read_together};
 use crate::{
-    Completion, Counters, Device, DeviceError, IoBuf, IoFailure, Operation, Punched, Reads,
-    Request, Ticket,
+    Completion, Counters, Device, DeviceError, IoFailure, Operation, Punched, Reads, Request,
+    Ticket,
 };
 
 /// See the module.
@@ -79,22 +79,6 @@ impl Fuse {
     }
 }
 
-/// Reads of the device below, whose failures the fuse looks at.
-struct Watched<'a> {
-    fuse: &'a Fuse,
-    reads: &'a mut dyn Reads,
-}
-
-impl Reads for Watched<'_> {
-    fn next(&mut self, part: &mut Vec<(u64, IoBuf)>) {
-        self.reads.next(part);
-    }
-
-    fn ended(&mut self, index: usize, result: io::Result<()>) {
-        self.reads.ended(index, result.inspect_err(|error| self.fuse.look_at(error)));
-    }
-}
-
 impl Device for Fuse {
     fn len(&self) -> u64 {
         self.below.len()
@@ -137,7 +121,7 @@ impl Device for Fuse {
             // SAFETY: the caller's promise; nothing is passed on.
             return unsafe { read_together(self, reads) };
         }
-        let mut watched = Watched { fuse: self, reads };
+        let mut watched = Watched { reads, look_at: |error: &io::Error| self.look_at(error) };
         // SAFETY: the caller promises of the buffers what the device below asks.
         unsafe { self.below.read_each(&mut watched) }
     }
