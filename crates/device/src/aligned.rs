@@ -34,6 +34,11 @@ impl Aligned {
         self.layout.size()
     }
 
+    /// Whether it is what `new` would make.
+    pub(crate) fn is(&self, len: usize, align: usize) -> bool {
+        self.layout.size() == len && self.layout.align() == align
+    }
+
     /// Copies what is in `bufs`, whose lengths sum up to that of this memory.
     pub(crate) fn gather(&self, bufs: &[IoBuf]) {
         let mut at = self.start.as_ptr();

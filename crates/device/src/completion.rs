@@ -231,6 +231,11 @@ impl Ticket {
         self.completion.is_done()
     }
 
+    /// As `Completion::wait_for`.
+    pub(crate) fn wait_for(&self) -> Option<Nanos> {
+        self.completion.wait_for()
+    }
+
     /// Whether the result tells of the device that is waited for (C4).
     pub(crate) fn was_asked_below(&self) -> bool {
         self.completion.was_asked_below

@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 use terrace_rt::Nanos;
 
-use crate::{Operation, Ticket, persist};
+use crate::each::read_together;
+use crate::{Operation, Reads, Ticket, persist};
 
 /// The unit of atomicity and alignment of every device, in bytes.
 pub const SECTOR_SIZE: usize = 512;
@@ -269,6 +270,21 @@ pub trait Device: Send + Sync {
         // SAFETY: the caller's promise; the ticket is waited for.
         let ticket = unsafe { self.submit(requests) };
         self.wait(ticket)
+    }
+
+    /// Reads what `reads` asks for, and returns when all of it has ended: see `each`. A thread that
+    /// is no executor does so by a ring of its own, if the device is a file with io_uring.
+    ///
+    /// # Panics
+    ///
+    /// As `submit`, and for more than [`PSYNC_GROUP_MAX`](crate::PSYNC_GROUP_MAX) reads.
+    ///
+    /// # Safety
+    ///
+    /// As `submit`, for each buffer, until its read has ended or this returns or unwinds.
+    unsafe fn read_each(&self, reads: &mut dyn Reads) {
+        // SAFETY: the caller's promise.
+        unsafe { read_together(self, reads) }
     }
 
     /// Whether `wait` would return at once.

@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_rt::Nanos;
 
+use crate::each::{Watched, read_together};
 use crate::{
-    Completion, Counters, Device, DeviceError, IoFailure, Operation, Punched, Request, Ticket,
+    Completion, Counters, Device, DeviceError, IoFailure, Operation, Punched, Reads, Request,
+    Ticket,
 };
 
 /// See the module.
@@ -112,6 +114,16 @@ impl Device for Fuse {
         // SAFETY: the caller promises of the buffers what the device below asks.
         let done = unsafe { self.below.psync(requests) };
         done.inspect_err(|failure| self.look_at(&failure.source))
+    }
+
+    unsafe fn read_each(&self, reads: &mut dyn Reads) {
+        if self.refuses(Operation::Read) {
+            // SAFETY: the caller's promise; nothing is passed on.
+            return unsafe { read_together(self, reads) };
+        }
+        let mut watched = Watched { reads, look_at: |error: &io::Error| self.look_at(error) };
+        // SAFETY: the caller promises of the buffers what the device below asks.
+        unsafe { self.below.read_each(&mut watched) }
     }
 
     fn sync(&self) -> io::Result<()> {

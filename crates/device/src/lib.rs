@@ -4,6 +4,7 @@
 //!
 //! - `device`: the `Device` trait, requests, and the blocking helpers `read` and `write`.
 //! - `psync`: a group of requests submitted together, its results taken together.
+//! - `each`: reads that end one by one.
 //! - `completion`: how a device reports the end of a batch to the task that waits.
 //! - `time_limit`: how long a device may be silent.
 //! - `contents`: whether a file or block device is blank, and what it holds if not.
@@ -27,6 +28,7 @@ pub mod contents;
 mod device;
 mod difference;
 pub mod disk;
+mod each;
 mod failure;
 mod fault;
 mod file;
@@ -49,6 +51,7 @@ pub use device::{
     Counters, Device, IoBuf, IoFailure, MemoryOwner, Op, Punched, Request, SECTOR_SIZE, read,
     write, write_shared,
 };
+pub use each::Reads;
 pub use failure::{DeviceError, Operation, errno, has_failed, said_again};
 pub use fault::{FaultCounts, FaultPlan, FaultyDevice};
 pub use file::{

@@ -38,8 +38,8 @@ fn may_pass(requests: &[Request<'_>], error: &io::Error, attempts: u32) -> bool 
 /// # Safety
 ///
 /// As [`Device::submit`], until this returns.
-pub unsafe fn persist(
-    device: &dyn Device,
+pub unsafe fn persist<D: Device + ?Sized>(
+    device: &D,
     requests: &[Request<'_>],
     mut result: Result<(), IoFailure>,
 ) -> Result<(), IoFailure> {

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use terrace::{Database, Devices, Durability, Error, TableDef};
 use terrace_device::model::{Faults, Preset, SimDevice};
@@ -85,6 +88,68 @@ fn groups_agree_with_a_map() {
             db.check().expect("sound");
         });
     }
+}
+
+/// Snapshots on OS threads read groups of a file while others split leaves and change rows: each
+/// sees both rows of a pair as one transaction left them, and neither side waits for ever.
+#[test]
+fn groups_of_threads_are_of_one_moment() {
+    const PAIRS: u64 = 1_500;
+    let folder = tempfile::tempdir().expect("a folder");
+    let db = Database::builder().memory(MIB).create(folder.path().join("home")).expect("room");
+    let both = |txn: &terrace::WriteTransaction, pair: u64, value: &[u8]| {
+        let mut rows = txn.open_table(ROWS)?;
+        rows.insert(2 * pair, value)?;
+        rows.insert(2 * (pair + PAIRS), value).map(drop)
+    };
+    for pair in 0..PAIRS {
+        db.write_with(Durability::None, |txn| both(txn, pair, &[0; 500])).expect("room");
+    }
+    db.checkpoint(terrace::Checkpoint::Sharp).expect("room");
+    let (is_over, groups) = (AtomicBool::new(false), AtomicU64::new(0));
+    let write = |seed| {
+        let mut prng = Prng::from_seed(seed);
+        while !is_over.load(Ordering::Relaxed) {
+            let (pair, bytes) = (prng.below(PAIRS), vec![1; prng.below(2_000) as usize]);
+            db.write_with(Durability::None, |txn| both(txn, pair, &bytes)).expect("room");
+        }
+    };
+    let read = |seed| {
+        let mut prng = Prng::from_seed(seed);
+        while !is_over.load(Ordering::Relaxed) {
+            let pairs: Vec<u64> = (0..32).map(|_| prng.below(PAIRS)).collect();
+            let keys = pairs.iter().flat_map(|pair| [2 * pair, 2 * (pair + PAIRS), 2 * pair + 1]);
+            let txn = db.begin_read().expect("open");
+            let rows = txn.open_table(ROWS).expect("there");
+            let found = rows.get_many(keys).expect("readable");
+            for found in found.chunks(3) {
+                let values: Vec<_> =
+                    found.iter().map(|it| it.as_ref().map(|it| it.value())).collect();
+                assert!(values[0].is_some() && values[0] == values[1], "two moments");
+                assert_eq!(values[2], None, "no transaction inserts it");
+            }
+            groups.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    thread::scope(|scope| {
+        let (write, read) = (&write, &read);
+        (0..2).for_each(|seed| drop(scope.spawn(move || write(seed))));
+        (2..4).for_each(|seed| drop(scope.spawn(move || read(seed))));
+        let (began, mut seen, mut since) = (Instant::now(), 0, Instant::now());
+        while began.elapsed() < Duration::from_secs(3) || seen < 20 {
+            thread::sleep(Duration::from_millis(20));
+            let now = groups.load(Ordering::Relaxed);
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            } else if since.elapsed() > Duration::from_secs(60) {
+                eprintln!("threads stand still:\n{}", db.debug_waits());
+                std::process::abort();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    db.check().expect("sound");
+    db.close().expect("closed");
 }
 
 /// How long 64 keys of distinct leaves take that are not in memory, one by one and at once.

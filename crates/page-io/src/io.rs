@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use terrace_device::{Device, IoBuf, MemoryOwner, Op, Request, Ticket, persist};
+use terrace_device::{Device, IoBuf, MemoryOwner, Op, PSYNC_GROUP_MAX, Request, Ticket, persist};
 use terrace_page::{PAGE_SIZE, PageBuf};
 
 use crate::Staging;
@@ -108,7 +108,16 @@ impl<'a> PageIo<'a> {
 ///
 /// Those of the device.
 pub fn run(device: &dyn Device, ios: Vec<PageIo<'_>>) -> io::Result<()> {
-    run_beside(device, ios, || ()).1
+    let is_group = (2..=PSYNC_GROUP_MAX).contains(&ios.len());
+    if !is_group || terrace_rt::on_executor() || ios.iter().any(|io| io.op != Op::Read) {
+        return run_beside(device, ios, || ()).1;
+    }
+    // No other task of this thread has to wait, and one system call does for all.
+    let requests: Vec<Request<'_>> = ios.iter().map(PageIo::request).collect();
+    // SAFETY: `ios` borrows every buffer, exclusively, until this returns.
+    let done = unsafe { device.psync(&requests) };
+    // SAFETY: as above.
+    unsafe { persist(device, &requests, done) }.map_err(|failure| failure.source)
 }
 
 /// As `run`, with `work` done while the device serves it.

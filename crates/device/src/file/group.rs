@@ -8,7 +8,8 @@
 //!   groups were ever under way at the same time.
 //! - G2: transfers keep the memory that the kernel was given until it has answered. What has no
 //!   answer within the time limit goes to a helper, with its ring.
-//! - G3: a group that the kernel interrupts (a signal) is waited for again; nothing of it is handed
+//! - G3: a group may grow while it is under way, a part at a time, which is handed over by itself.
+//! - G4: a group that the kernel interrupts (a signal) is waited for again; nothing of it is handed
 //!   over twice. One that it refuses is done by blocking calls.
 
 use io_uring::IoUring;
@@ -21,6 +22,8 @@ use crate::PSYNC_GROUP_MAX;
 
 /// How often answers are looked for that the kernel refuses to wait for.
 const LOOK_AGAIN: Nanos = Nanos::from_millis(1);
+/// How long a group that unwinds waits for each further answer, if its memory is its own.
+const LAST_ANSWERS: Nanos = Nanos::from_millis(200);
 
 /// The idle rings of a device.
 #[derive(Default)]
@@ -30,13 +33,21 @@ impl Groups {
     /// A ring for a group; none if the kernel gives none.
     pub(super) fn take(&self) -> Option<IoUring> {
         let idle = self.0.lock().pop();
-        idle.or_else(|| IoUring::new(PSYNC_GROUP_MAX as u32).ok())
+        idle.or_else(open)
     }
 
     /// The ring has nothing left.
     pub(super) fn give_back(&self, ring: IoUring) {
         self.0.lock().push(ring);
     }
+}
+
+/// Answers are taken when the thread enters the kernel, which need not interrupt it for them.
+/// Kernels before 5.19 do not know that flag.
+fn open() -> Option<IoUring> {
+    let entries = PSYNC_GROUP_MAX as u32;
+    let quick = IoUring::builder().setup_coop_taskrun().build(entries);
+    quick.or_else(|_| IoUring::new(entries)).ok()
 }
 
 /// A group on its way.
@@ -64,17 +75,45 @@ impl Group {
     /// # Panics
     ///
     /// If there are more than it holds.
-    pub(super) fn new(mut ring: IoUring, transfers: Vec<Transfer>) -> Group {
-        for (slot, transfer) in transfers.iter().enumerate() {
-            let entry = entry(transfer).user_data(slot as u64);
-            // SAFETY: the memory that the entry points to belongs to a transfer that is kept until
-            // it is answered (G2).
-            let pushed = unsafe { ring.submission().push(&entry) };
-            pushed.expect("an idle ring has room for a group");
+    pub(super) fn new(ring: IoUring, transfers: Vec<Transfer>) -> Group {
+        let mut group = Group::begin(ring);
+        transfers.into_iter().for_each(|transfer| group.push(transfer));
+        group
+    }
+
+    /// An empty one (G3).
+    pub(super) fn begin(ring: IoUring) -> Group {
+        Group { ring: Some(ring), transfers: Vec::new(), left: 0, refused: false }
+    }
+
+    /// Adds a transfer to the submission queue.
+    ///
+    /// # Panics
+    ///
+    /// If it is full.
+    pub(super) fn push(&mut self, transfer: Transfer) {
+        if self.refused {
+            return transfer.run_aside();
         }
-        let left = transfers.len();
-        let transfers = transfers.into_iter().map(Some).collect();
-        Group { ring: Some(ring), transfers, left, refused: false }
+        let entry = entry(&transfer).user_data(self.transfers.len() as u64);
+        // SAFETY: the memory that the entry points to belongs to a transfer that is kept until it
+        // is answered (G2).
+        let pushed = unsafe { self.ring().submission().push(&entry) };
+        pushed.expect("an idle ring has room for a group");
+        self.transfers.push(Some(transfer));
+        self.left += 1;
+    }
+
+    /// Those without an answer.
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Hands over what is new, waits for `want` answers, at most for `span`, and tells `answered`
+    /// the place of each transfer that has one now.
+    pub(super) fn go_on(&mut self, want: usize, span: Option<Nanos>, answered: impl FnMut(usize)) {
+        self.enter(want, span);
+        self.reap(answered);
     }
 
     /// Hands it over and waits for all of it, each time as long as `span` says; none is for ever.
@@ -84,10 +123,16 @@ impl Group {
             if span == Some(Nanos::ZERO) {
                 return Ended::Late(self);
             }
-            self.enter(span);
-            self.reap();
+            self.enter(self.left, span);
+            self.reap(|_| ());
         }
-        Ended::Answered(self.ring.take().filter(|_| !self.refused))
+        Ended::Answered(self.into_ring())
+    }
+
+    /// The ring of a group that is answered, if it can be used again.
+    pub(super) fn into_ring(mut self) -> Option<IoUring> {
+        assert!(self.left == 0, "a ring that is idle");
+        self.ring.take().filter(|_| !self.refused)
     }
 
     /// Waits for the rest, however long that takes.
@@ -99,18 +144,19 @@ impl Group {
         self.ring.as_mut().expect("it is under way")
     }
 
-    fn enter(&mut self, span: Option<Nanos>) {
+    fn enter(&mut self, want: usize, span: Option<Nanos>) {
         if self.refused {
-            return drive_reactor(LOOK_AGAIN);
+            return if want > 0 {
+                drive_reactor(LOOK_AGAIN)
+            };
         }
-        let left = self.left;
         let ring = self.ring();
         let entered = match span {
-            None => ring.submit_and_wait(left),
-            Some(span) => {
+            Some(span) if want > 0 => {
                 let span = timespec(span);
-                ring.submitter().submit_with_args(left, &SubmitArgs::new().timespec(&span))
+                ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&span))
             }
+            _ => ring.submit_and_wait(want),
         };
         match entered.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)) {
             // The time is over, a signal came, or the kernel is short of something for now.
@@ -119,13 +165,15 @@ impl Group {
         }
     }
 
-    fn reap(&mut self) {
+    fn reap(&mut self, mut answered: impl FnMut(usize)) {
         loop {
             let next = self.ring().completion().next();
             let Some(answer) = next else { return };
-            let transfer = self.transfers[answer.user_data() as usize].take();
+            let place = answer.user_data() as usize;
+            let transfer = self.transfers[place].take();
             self.left -= 1;
             transfer.expect("the kernel answers once").complete(answer.result());
+            answered(place);
         }
     }
 
@@ -144,10 +192,18 @@ impl Group {
 }
 
 impl Drop for Group {
+    /// Only unwinding gets here with anything left.
     fn drop(&mut self) {
-        if self.left > 0 {
-            // Only unwinding gets here: the memory stays, since the kernel may use it.
-            std::mem::forget(std::mem::take(&mut self.transfers));
+        while self.left > 0 {
+            let before = self.left;
+            let is_detached = self.transfers.iter().flatten().all(Transfer::is_detached);
+            self.enter(before, is_detached.then_some(LAST_ANSWERS));
+            self.reap(|_| ());
+            if is_detached && self.left == before {
+                // The memory stays, since the kernel may use it.
+                std::mem::forget(std::mem::take(&mut self.transfers));
+                self.left = 0;
+            }
         }
     }
 }

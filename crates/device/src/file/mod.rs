@@ -7,6 +7,7 @@
 //!                                                another request: positioned, at once
 //!                                                more: handed to an executor's ring
 //!                     a group (`psync`), on any thread: a ring of the device, one system call
+//!                                                reads one by one (`each`): a ring of the device
 //!   Method::Positioned    at once, inside `submit`; nothing overlaps
 //! ```
 //!
@@ -34,6 +35,7 @@
 //! requests that are not multiples of its own.
 
 mod atomic;
+mod each;
 pub(crate) mod gauge;
 mod group;
 mod held;
@@ -45,6 +47,7 @@ mod refused;
 mod ring;
 mod shared;
 mod space;
+mod spare;
 pub(crate) mod syncs;
 mod transfer;
 mod unanswered;
@@ -70,9 +73,10 @@ use self::ring::Ring;
 use self::shared::Shared;
 use self::transfer::{PIECES_MAX, Transfer};
 use crate::completion::Completion;
+use crate::each::read_together;
 use crate::failure::Released;
 use crate::{
-    Counters, Device, IoFailure, Op, PSYNC_GROUP_MAX, Punched, Request, SECTOR_SIZE, Ticket,
+    Counters, Device, IoFailure, Op, PSYNC_GROUP_MAX, Punched, Reads, Request, SECTOR_SIZE, Ticket,
 };
 
 /// How requests reach the kernel.
@@ -200,12 +204,17 @@ impl FileDevice {
         })
     }
 
-    /// Whether a ring can take the group as one.
-    fn takes_group(&self, requests: &[Request<'_>]) -> bool {
+    /// Whether rings can take requests now.
+    fn has_rings(&self) -> bool {
         self.0.method == Method::Uring
             && !World::current().is_virtual()
             && !self.0.is_forked()
             && !self.0.released.load(Ordering::Acquire)
+    }
+
+    /// Whether a ring can take the group as one.
+    fn takes_group(&self, requests: &[Request<'_>]) -> bool {
+        self.has_rings()
             && requests.len() <= PSYNC_GROUP_MAX
             && requests.iter().all(|request| request.bufs.len() <= PIECES_MAX)
             && !(self.0.atomic.is_on() && requests.iter().any(|it| it.op == Op::Write))
@@ -286,6 +295,16 @@ impl Device for FileDevice {
             Ended::Late(group) => Arc::clone(&self.0.helpers).run(move || group.run_out()),
         }
         self.wait(ticket)
+    }
+
+    unsafe fn read_each(&self, reads: &mut dyn Reads) {
+        let ring = if self.reads_here() { self.0.groups.take() } else { None };
+        match ring {
+            // SAFETY: the caller's promise.
+            Some(ring) => unsafe { self.read_through(ring, reads) },
+            // SAFETY: the caller's promise.
+            None => unsafe { read_together(self, reads) },
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

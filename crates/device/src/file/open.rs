@@ -35,6 +35,7 @@ use super::refused::{OpenError, Refusal};
 use super::ring;
 use super::shared::Shared;
 use super::space::reserve;
+use super::spare::Spare;
 use super::syncs::Syncs;
 use super::{Access, FileDevice, FileOptions, Method};
 use crate::SECTOR_SIZE;
@@ -262,6 +263,7 @@ impl FileClaim {
             unanswered: LeafMutex::new(None),
             syncs: Syncs::default(),
             groups: Groups::default(),
+            spare: Spare::default(),
             released: AtomicBool::new(false),
         }))
     }

@@ -16,6 +16,7 @@ use super::atomic::AtomicWrites;
 use super::gauge::Gauge;
 use super::group::Groups;
 use super::job::Job;
+use super::spare::Spare;
 use super::syncs::Syncs;
 use super::unanswered::Unanswered;
 use crate::time_limit::TimeLimit;
@@ -54,6 +55,8 @@ pub(super) struct Shared {
     pub(super) syncs: Syncs,
     /// Idle rings for groups of requests.
     pub(super) groups: Groups,
+    /// Memory for requests that own theirs.
+    pub(super) spare: Spare,
     /// Its lock was given up: it is not ours any more.
     pub(super) released: AtomicBool,
     pub(super) time_limit: Arc<TimeLimit>,

@@ -15,6 +15,7 @@ use super::*;
 use crate::{IoBuf, MemoryOwner, read, write, write_shared};
 
 mod atomic_writes;
+mod each;
 mod groups;
 mod refused_ring;
 mod silent;

@@ -73,7 +73,7 @@ impl Transfer {
         let must_own = shared.is_limited() && share.is_none();
         let is_scattered = part.is_atomic && bufs.len() > 1;
         if len > 0 && (must_own || is_scattered || shared.must_copy(&bufs)) {
-            let aligned = Aligned::new(len, shared.memory_align);
+            let aligned = shared.spare.take(len, shared.memory_align);
             if job == Job::Write {
                 aligned.gather(&bufs);
             }
@@ -273,6 +273,9 @@ impl Transfer {
         self.finished = true;
         if let (Some((bufs, aligned)), Job::Read, Ok(())) = (&self.copy, self.job, &result) {
             self.completion.with_buffers(|| aligned.scatter(bufs));
+        }
+        if let Some((_, aligned)) = self.copy.take() {
+            self.shared.spare.give(aligned);
         }
         // The waiting task has the memory alone then.
         self.share = None;

@@ -34,8 +34,9 @@ use terrace_rt::{Mutex, Nanos};
 
 use super::blocks::{BLOCK, Blocks, Coverage};
 use super::{OverlayMemory, gather, read_longer, scatter};
+use crate::each::{Watched, read_together};
 use crate::{
-    Completion, Counters, Device, IoBuf, IoFailure, Op, Punched, Request, Ticket, persist,
+    Completion, Counters, Device, IoBuf, IoFailure, Op, Punched, Reads, Request, Ticket, persist,
     said_again,
 };
 
@@ -371,6 +372,26 @@ impl Device for Withheld {
 
     fn wait(&self, ticket: Ticket) -> Result<(), IoFailure> {
         self.note(self.below.wait(ticket))
+    }
+
+    unsafe fn psync(&self, requests: &[Request<'_>]) -> Result<(), IoFailure> {
+        if self.withholds() {
+            // SAFETY: the caller's promise; the ticket is waited for.
+            let ticket = unsafe { self.submit(requests) };
+            return self.wait(ticket);
+        }
+        // SAFETY: the caller promises of the buffers what the device below asks.
+        self.note(unsafe { self.below.psync(requests) })
+    }
+
+    unsafe fn read_each(&self, reads: &mut dyn Reads) {
+        if self.withholds() {
+            // SAFETY: the caller's promise.
+            return unsafe { read_together(self, reads) };
+        }
+        let look_at = |_: &io::Error| self.has_failed.store(true, Ordering::Relaxed);
+        // SAFETY: the caller promises of the buffers what the device below asks.
+        unsafe { self.below.read_each(&mut Watched { reads, look_at }) }
     }
 
     fn is_done(&self, ticket: &Ticket) -> bool {

@@ -3,6 +3,7 @@
 use crate::api::stream;
 use crate::api::table::Owned;
 use crate::btree::{FETCHED_MAX, Put};
+use crate::writer::Reader;
 use crate::{Error, Key, LockMode, Table, Transaction, Value, WriteTransaction};
 
 impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
@@ -40,22 +41,33 @@ impl<K: Key, V: Value, T: Transaction> Table<'_, K, V, T> {
         let mut found: Vec<Option<Owned<V>>> = Vec::new();
         found.resize_with(keys.len(), || None);
         for group in keys.chunks(FETCHED_MAX) {
-            self.fetch(group.iter().map(|(key, _)| &key[..]))?;
-            for (key, at) in group {
-                found[*at] = self.get_encoded(key, LockMode::Shared)?;
+            // What the leaves tell as they come. It is decoded later: that is the caller's code.
+            let mut at_once: Vec<Option<Option<Vec<u8>>>> = vec![None; group.len()];
+            let group_keys = group.iter().map(|(key, _)| &key[..]);
+            self.fetch(group_keys, |at, value| at_once[at] = Some(value.map(<[u8]>::to_vec)))?;
+            for ((key, at), seen) in group.iter().zip(at_once) {
+                found[*at] = match seen {
+                    Some(value) => value.map(|bytes| self.owned(bytes)).transpose()?,
+                    None => self.get_encoded(key, LockMode::Shared)?,
+                };
             }
         }
         Ok(found)
     }
 
-    /// Brings what `keys`, which ascend, will need into memory.
-    fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<(), Error> {
+    /// Brings what `keys`, which ascend, will need into memory, and shows to `found` what is known
+    /// of them then.
+    fn fetch<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        found: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), Error> {
         let keys: Vec<&[u8]> = keys.collect();
         if keys.len() < 2 {
             return Ok(());
         }
-        self.live()?.run(|_| {
-            self.tree().fetch(&keys);
+        self.live()?.run(|context| {
+            self.tree().fetch(&keys, context.snapshot(), found);
             Ok(())
         })
     }
@@ -86,7 +98,7 @@ impl<K: Key, V: Value> Table<'_, K, V, WriteTransaction> {
         // Stable: the last one of a key stays the last.
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         for group in entries.chunks(FETCHED_MAX) {
-            self.fetch(group.iter().map(|(key, _)| &key[..]))?;
+            self.fetch(group.iter().map(|(key, _)| &key[..]), |_, _| ())?;
             for (key, value) in group {
                 let core = self.live()?;
                 core.emptied.borrow_mut().put(self.tree().id(), key);

@@ -211,7 +211,12 @@ impl<'t, K: Key, V: Value, T: Transaction> Table<'t, K, V, T> {
     ) -> Result<Option<Owned<V>>, Error> {
         let mut bytes = Vec::new();
         let found = self.get_bytes(key, mode, &mut bytes)?;
-        found.then(|| Owned::new(bytes, (self.core(), &self.tree))).transpose()
+        found.then(|| self.owned(bytes)).transpose()
+    }
+
+    /// An encoded value, checked.
+    pub(super) fn owned(&self, bytes: Vec<u8>) -> Result<Owned<V>, Error> {
+        Owned::new(bytes, (self.core(), &self.tree))
     }
 
     fn get_owned(&self, key: &K::View<'_>, mode: LockMode) -> Result<Option<Owned<V>>, Error> {

@@ -12,15 +12,19 @@
 //!
 //! - F1: it locks nothing and decides nothing: what it finds may have changed when the keys are
 //!   looked up, and what cannot be read is met again then. So it returns no errors.
+//! - F2: a snapshot needs no lock: what it sees in a leaf that is latched, and whose fences hold the
+//!   key, is what a lookup would find, whatever happens to the leaf later. So values are taken from
+//!   the leaves as those come, while the device reads the others.
 
 use std::ops::Range;
 
-use terrace_page::PageId;
+use terrace_page::{PageBuf, PageId};
 
 use super::Tree;
 use super::descend::Seek;
 use super::node::{GHOST, Node, OVERFLOW};
 use super::reference::Reference;
+use crate::versions::View;
 
 /// Keys for which pages are read at once, at most: the pool reads as many together.
 pub(crate) const FETCHED_MAX: usize = 64;
@@ -29,8 +33,16 @@ const SAMPLED: usize = 4;
 
 impl Tree {
     /// Brings the leaves of `keys`, which ascend, into memory, and the first pages of their values
-    /// if those are large: one batch of reads for each level.
-    pub(crate) fn fetch<K: AsRef<[u8]>>(&self, keys: &[K]) {
+    /// if those are large: one batch of reads for each level. Of what `view` sees, if there is one,
+    /// it shows each value, and what is absent, to `found` as its leaf comes, with the key's place;
+    /// the other keys are to be looked up.
+    pub(crate) fn fetch<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        view: Option<View<'_>>,
+        mut found: impl FnMut(usize, Option<&[u8]>),
+    ) {
+        let mut is_found = vec![false; keys.len()];
         let mut nodes = vec![(self.root(), 0..keys.len())];
         while !nodes.is_empty() {
             let mut below = Vec::new();
@@ -38,14 +50,49 @@ impl Tree {
                 self.children_of(id, range, keys, &mut below);
             }
             let pages: Vec<PageId> = below.iter().map(|(page, _)| *page).collect();
-            self.pool.prefetch_once(&pages);
+            match &view {
+                Some(view) => self.pool.read_once(&pages, |at, leaf| {
+                    for key in below[at].1.clone() {
+                        let mut show = |value: Option<&[u8]>| {
+                            is_found[key] = true;
+                            found(key, value);
+                        };
+                        self.see_at_once(view, &leaf, keys[key].as_ref(), &mut show);
+                    }
+                }),
+                None => self.pool.prefetch_once(&pages),
+            }
             nodes = below;
         }
-        let step = keys.len().div_ceil(SAMPLED).max(1);
-        if keys.iter().step_by(step).any(|key| self.value_page(key.as_ref()).is_some()) {
-            let pages: Vec<_> =
-                keys.iter().filter_map(|key| self.value_page(key.as_ref())).collect();
+        let left: Vec<&[u8]> =
+            (0..keys.len()).filter(|at| !is_found[*at]).map(|at| keys[at].as_ref()).collect();
+        let step = left.len().div_ceil(SAMPLED).max(1);
+        if left.iter().step_by(step).any(|key| self.value_page(key).is_some()) {
+            let pages: Vec<_> = left.iter().filter_map(|key| self.value_page(key)).collect();
             self.pool.prefetch_once(&pages);
+        }
+    }
+
+    /// Shows what `view` sees of `key` in a latched page, if that is the key's leaf and tells it
+    /// without more ado. Waits for nothing.
+    fn see_at_once(
+        &self,
+        view: &View<'_>,
+        page: &PageBuf,
+        key: &[u8],
+        show: &mut dyn FnMut(Option<&[u8]>),
+    ) {
+        let is_leaf = |node: &Node<'_>| node.tree() == self.id.0 && node.is_leaf();
+        let Some(node) = Node::open(page).filter(|node| is_leaf(node) && node.covers(key)) else {
+            return;
+        };
+        if !view.is_old(page) || view.is_ended() {
+            return;
+        }
+        match node.search(key).map(|slot| node.record(slot)) {
+            Ok((flags, _)) if flags & (OVERFLOW | GHOST) == OVERFLOW => (),
+            Ok((flags, value)) => show((flags & GHOST == 0).then_some(value)),
+            Err(_) => show(None),
         }
     }
 

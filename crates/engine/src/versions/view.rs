@@ -28,12 +28,18 @@ impl<'v> View<'v> {
     /// (versions.V3). If not, they are looked up with `see` and `graves`, under the same latch.
     #[inline]
     pub(crate) fn is_current(&self, leaf: &PageBuf) -> bool {
-        let lsn = lsn(leaf);
-        if lsn < self.snapshot.low {
+        if self.is_old(leaf) {
             return true;
         }
-        self.versions.sort_in_for(lsn);
+        self.versions.sort_in_for(lsn(leaf));
         false
+    }
+
+    /// Whether all changes of a latched leaf ended before the snapshot began, by its LSN alone:
+    /// then it sees the leaf's rows as they are there, and no others.
+    #[inline]
+    pub(crate) fn is_old(&self, leaf: &PageBuf) -> bool {
+        lsn(leaf) < self.snapshot.low
     }
 
     /// Whether the snapshot was ended: what was seen since then is nothing.

@@ -16,7 +16,7 @@ use terrace_rt::LeafMutex;
 use terrace_tier::PAGES_MAX;
 
 use crate::durability::Durability;
-use crate::io::{self, PageIo};
+use crate::io::{self, PageIo, PagePlace, PageReads};
 use crate::{PoolConfig, PoolStats};
 use budget::WriteBudget;
 use spill::Spilling;
@@ -95,10 +95,21 @@ impl Devices {
         io::run_both((&*self.home, home), (self.flash.as_deref().unwrap_or(&*self.home), flash))
     }
 
+    /// Reads pages from home one by one.
+    pub(crate) fn read_home_each<P: PagePlace, T>(&self, pages: &mut impl PageReads<P, T>) {
+        io::read_each(&*self.home, pages);
+    }
+
     fn count_home_reads(&self, ios: &[PageIo<'_>]) {
+        let pages = ios.iter().map(|io| io.pages() as u64).sum();
+        self.home_is_read(ios.len() as u64, pages);
+    }
+
+    /// Counts reads from home.
+    pub(crate) fn home_is_read(&self, reads: u64, pages: u64) {
         let mut counts = self.counts.lock();
-        counts.home_reads += ios.len() as u64;
-        counts.home_read_pages += ios.iter().map(|io| io.pages() as u64).sum::<u64>();
+        counts.home_reads += reads;
+        counts.home_read_pages += pages;
     }
 
     /// Writes pages home and to flash, side by side.

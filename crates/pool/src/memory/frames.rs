@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use terrace_page::{FrameId, Lsn, PAGE_SIZE, PageBuf, PageId};
 pub(crate) use terrace_page_io::Staging;
-use terrace_page_io::{Memory, PageAhead, PageTarget};
+use terrace_page_io::{Memory, PageAhead, PagePlace, PageTarget};
 use terrace_policy::{AccessClass, Tick, Touch};
 use terrace_rt::{Latch, Nanos};
 
@@ -420,6 +420,15 @@ impl<'p> Exclusive<'p> {
         let guard = ManuallyDrop::new(self);
         guard.frame().latch.downgrade();
         Shared { table: guard.table, id: guard.id }
+    }
+}
+
+// SAFETY: the page is that of the frame, which lives as long as the table; this latch, exclusive as
+// long as the guard lives, keeps all others out but peeks, which read word by word as atomics (M4).
+unsafe impl PagePlace for Exclusive<'_> {
+    #[inline]
+    fn bytes(&mut self) -> *mut PageBuf {
+        self.table.memory.page(self.id.0 as usize)
     }
 }
 

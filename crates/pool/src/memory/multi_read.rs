@@ -13,6 +13,7 @@
 //!
 //! - R1: no task waits for a frame, or for a latch, while it has pages in flight: a page for which
 //!   no frame is free is not read.
+//!   Nor does what is shown a page (`read_once`) while others are in flight.
 //! - R2: a page that was read from home is dropped if it is in memory, or newer on flash.
 
 use std::sync::atomic::Ordering;
@@ -23,13 +24,13 @@ use terrace_tier::{Residence, trim};
 
 use crate::buffer_pool::Intent;
 use crate::devices::Devices;
-use crate::io::{PageIo, PageTarget};
-use crate::memory::Place;
+use crate::io::{PageIo, PageRead, PageReads, PageTarget};
 use crate::memory::evict::make_room_for;
 use crate::memory::fetch::{Want, install};
-use crate::memory::frames::Staging;
+use crate::memory::frames::{Exclusive, Staging};
 use crate::memory::loading::{Loading, Source};
-use crate::{BufferPool, PageEvent, PoolError, Tier};
+use crate::memory::{Partition, Place};
+use crate::{BufferPool, PageEvent, PageRef, PoolError, Tier};
 
 /// Pages in one read from home, at most.
 const RUN_PAGES_MAX: u32 = 64;
@@ -39,6 +40,9 @@ const READ_AHEADS_MAX: u32 = 64;
 const GROUP_PAGES: u64 = 8;
 /// Pages that `prefetch` reads at once, at most.
 const PREFETCH_PAGES_MAX: usize = 64;
+
+/// Pages that are handed over to home together while more are looked for.
+const PART_PAGES: usize = 16;
 
 /// Where the pages of one read go: to their frames, or, without a frame, to a page of `staging`.
 fn bufs_of_run<'a, 'p: 'a>(
@@ -93,24 +97,96 @@ impl BufferPool {
     /// Reads those of `pages` that are not in memory, many at once, and returns when they are
     /// there: best effort, since they may leave again, or find no frame.
     pub fn prefetch(&self, pages: &[PageId]) {
-        self.read_many(pages, Want::Best);
+        self.read_many(pages, Want::Best, &mut |_, _, page| drop(page));
     }
 
     /// As `prefetch`, for one use of each that will come soon: their next hit is that use, and they
     /// count as read ahead.
     pub fn prefetch_once(&self, pages: &[PageId]) {
-        self.read_many(pages, Want::BestAhead);
+        self.read_many(pages, Want::BestAhead, &mut |_, _, page| drop(page));
     }
 
-    fn read_many(&self, pages: &[PageId], want: Want) {
+    /// As `prefetch_once`, and `show` uses each page that was read, as it comes, while others of
+    /// them are still being read: with its place in `pages`, latched. So `show` must not wait for
+    /// any latch or frame. A page that was in memory before, or could not be read, is not shown.
+    pub fn read_once(&self, pages: &[PageId], mut show: impl FnMut(usize, PageRef<'_>)) {
+        self.read_many(pages, Want::BestAhead, &mut |at, page, guard| {
+            guard.frame().hit(self.memory.now());
+            self.memory.observe(page, PageEvent::Read);
+            show(at, PageRef::new(page, guard.downgrade()));
+        });
+    }
+
+    /// Reads those of `pages` that are not in memory, and passes each to `arrived`, with its place
+    /// in `pages`, while others are latched.
+    fn read_many(
+        &self,
+        pages: &[PageId],
+        want: Want,
+        arrived: &mut dyn FnMut(usize, PageId, Exclusive<'_>),
+    ) {
         let intent = Intent { class: AccessClass::Random, cold: false };
-        for batch in pages.chunks(PREFETCH_PAGES_MAX) {
+        for (number, batch) in pages.chunks(PREFETCH_PAGES_MAX).enumerate() {
+            let first = number * PREFETCH_PAGES_MAX;
             let is_away =
-                |page: &PageId| self.devices.has(*page) && self.memory.lookup(*page).is_none();
-            let away: Vec<PageId> = batch.iter().copied().filter(is_away).collect();
-            make_room_for(self, &away);
-            let install = |&page| install(self, page, intent, want).loading();
-            load_batch(&self.devices, away.iter().filter_map(install).collect());
+                |page: PageId| self.devices.has(page) && self.memory.lookup(page).is_none();
+            let away = |at: &usize| is_away(pages[*at]);
+            let away: Vec<usize> = (first..first + batch.len()).filter(away).collect();
+            make_room_for(self, &away.iter().map(|at| pages[*at]).collect::<Vec<_>>());
+            let loadings = away.into_iter().filter_map(|at| {
+                install(self, pages[at], intent, want).loading().map(|loading| (at, loading))
+            });
+            // A page that is served, or owed, may wait for flash or for the log.
+            if self.devices.flash.is_none() && self.owed() == 0 {
+                self.devices.read_home_each(&mut FromHome { pool: self, loadings, arrived });
+                continue;
+            }
+            let (places, loadings): (Vec<_>, Vec<_>) = loadings.unzip();
+            let mut places = places.into_iter();
+            load_batch(&self.devices, loadings, |page, guard| {
+                let at = places.next().expect("one for each");
+                guard.into_iter().for_each(|guard| arrived(at, page, guard));
+            });
+        }
+    }
+}
+
+/// Pages that are read from home one by one: a page gets its frame while those before it are being
+/// read, and is checked and served while those behind it are.
+struct FromHome<'p, 'a, L> {
+    pool: &'p BufferPool,
+    /// Each with its place in what is asked for.
+    loadings: L,
+    arrived: &'a mut dyn FnMut(usize, PageId, Exclusive<'_>),
+}
+
+/// What a page in flight is, beside its frame.
+struct Wanted<'p> {
+    page: PageId,
+    partition: &'p Partition,
+    at: usize,
+}
+
+impl<'p, L> PageReads<Exclusive<'p>, Wanted<'p>> for FromHome<'p, '_, L>
+where
+    L: Iterator<Item = (usize, Loading<'p>)>,
+{
+    fn next(&mut self, part: &mut Vec<PageRead<Exclusive<'p>, Wanted<'p>>>) {
+        let read = |(at, loading): (usize, Loading<'p>)| {
+            assert!(loading.source == Source::Home, "there is no flash");
+            let Loading { guard, page, partition, .. } = loading;
+            PageRead { number: page.0, place: guard, note: Wanted { page, partition, at } }
+        };
+        part.extend(self.loadings.by_ref().take(PART_PAGES).map(read));
+        self.pool.devices.home_is_read(part.len() as u64, part.len() as u64);
+    }
+
+    fn ended(&mut self, guard: Exclusive<'p>, wanted: Wanted<'p>, read: std::io::Result<()>) {
+        let Wanted { page, partition, at } = wanted;
+        let (pool, source) = (self.pool, Source::Home);
+        let loading = Loading { pool, guard, partition, page, source, reading: None };
+        if let Some(guard) = loading.end(read) {
+            (self.arrived)(at, page, guard);
         }
     }
 }
@@ -144,7 +220,7 @@ fn read_run(pool: &BufferPool, first: PageId, count: u32) {
     if let Some(&start) = pages.get(trimmed.home.start) {
         load_run(&pool.devices, start, &mut run);
     }
-    load_batch(&pool.devices, loadings);
+    load_batch(&pool.devices, loadings, |_, page| drop(page));
 }
 
 fn residence(pool: &BufferPool, page: PageId) -> Residence {
@@ -173,12 +249,17 @@ fn load_run(devices: &Devices, start: PageId, run: &mut [Option<Loading<'_>>]) {
     let bufs = bufs_of_run(run.iter_mut().map(Option::as_mut), &mut staging);
     let read = devices.read_home(vec![PageIo::read(start.0 + first as u64, bufs)]);
     for loading in run.iter_mut().filter_map(Option::take) {
-        loading.end(same_result(&read));
+        drop(loading.end(same_result(&read)));
     }
 }
 
-/// Reads pages in flight, each from its source, all at once; serves what is whole.
-fn load_batch(devices: &Devices, mut loadings: Vec<Loading<'_>>) {
+/// Reads pages in flight, each from its source, all at once; serves what is whole. Tells what became
+/// of each, in their order.
+fn load_batch<'p>(
+    devices: &Devices,
+    mut loadings: Vec<Loading<'p>>,
+    mut ended: impl FnMut(PageId, Option<Exclusive<'p>>),
+) {
     let (mut home, mut flash) = (Vec::new(), Vec::new());
     for loading in &mut loadings {
         match &loading.reading {
@@ -192,7 +273,7 @@ fn load_batch(devices: &Devices, mut loadings: Vec<Loading<'_>>) {
     let (home, flash) = devices.read_both(home, flash);
     for loading in loadings {
         let read = if loading.source == Source::Home { &home } else { &flash };
-        loading.end(same_result(read));
+        ended(loading.page, loading.end(same_result(read)));
     }
 }
 
@@ -208,9 +289,9 @@ pub(crate) fn make_room_for_group(pool: &BufferPool, page: PageId) {
     make_room_for(pool, &pages.filter(away).collect::<Vec<_>>());
 }
 
-impl Loading<'_> {
+impl<'p> Loading<'p> {
     /// The read of the page, among others, has ended: serves it if it is whole.
-    fn end(mut self, read: std::io::Result<()>) {
+    fn end(mut self, read: std::io::Result<()>) -> Option<Exclusive<'p>> {
         let is_whole = match self.reading.take() {
             None => self.judge(Tier::Home, read).is_ok(),
             Some(reading) => {
@@ -219,10 +300,11 @@ impl Loading<'_> {
             }
         };
         if is_whole && self.redo_if_owed().is_ok() {
-            drop(self.serve());
+            Some(self.serve())
         } else {
             // The next request for the page reads it alone, and returns the error.
             self.unload();
+            None
         }
     }
 
@@ -249,7 +331,7 @@ impl Loading<'_> {
         let bufs = bufs_of_run(run, &mut staging);
         let read = pool.devices.read_home(vec![PageIo::read(first, bufs)]);
         for other in before.into_iter().chain(after).flatten() {
-            other.end(same_result(&read));
+            drop(other.end(same_result(&read)));
         }
         if read.is_ok() {
             self.judge(Tier::Home, Ok(())).or_else(|error| self.redo_damaged(error))

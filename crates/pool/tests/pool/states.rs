@@ -328,6 +328,40 @@ fn a_batch_is_read_at_once() {
     });
 }
 
+/// Whether they come from home one by one, or from flash as a batch.
+#[test]
+fn pages_of_a_batch_are_shown_once_each_and_used_by_that() {
+    for name in ["no-ssd", "lc"] {
+        in_world(|world| {
+            let bench = Bench::new(world, plain(name), PAGES, 1);
+            bench.change(50, 55);
+            push_out(&bench, 100);
+            bench.read(30);
+            let pages: Vec<PageId> = (0..16).map(|at| PageId(at * 10)).collect();
+            let is_away = |at: &usize| !bench.pool.is_in_memory(pages[*at]);
+            let away: Vec<usize> = (0..16).filter(is_away).collect();
+            assert!(away.contains(&5) && !away.contains(&3), "{name}");
+            let before = bench.pool.stats();
+            let mut shown = Vec::new();
+            bench.pool.read_once(&pages, |at, page| {
+                assert_eq!(page.id(), pages[at]);
+                assert_eq!(value(&page), if at == 5 { 55 } else { 0 });
+                shown.push(at);
+            });
+            shown.sort_unstable();
+            assert_eq!(shown, away, "{name}");
+            let after = bench.pool.stats();
+            assert_eq!(after.misses, before.misses, "{name}");
+            assert_eq!(after.pages_read_ahead - before.pages_read_ahead, shown.len() as u64);
+            assert_eq!(after.hits - before.hits, shown.len() as u64, "{name}: each is a use");
+            bench.read(30);
+            bench.pool.read_once(&pages[3..4], |_, _| panic!("it is in memory"));
+            bench.pool.check();
+            bench.pool.shutdown();
+        });
+    }
+}
+
 /// All that is allocated for the tier, at a size where rounding does not matter.
 #[test]
 fn a_flash_page_costs_at_most_32_bytes_of_memory() {

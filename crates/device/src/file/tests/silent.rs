@@ -34,6 +34,7 @@ pub(super) fn of(file: File) -> FileDevice {
         unanswered: LeafMutex::new(None),
         syncs: Syncs::default(),
         groups: group::Groups::default(),
+        spare: spare::Spare::default(),
         released: AtomicBool::new(false),
         time_limit: TimeLimit::new(String::from("a pipe")),
     })
