@@ -428,6 +428,7 @@ impl Engine {
     /// END_CHKPT and a force, 7 the superblock, 8 the log is cut.
     fn take_checkpoint(&self, boot: &mut Superblock, occasion: Occasion) -> Result<(), Error> {
         let begun = now();
+        self.clear_way(boot)?;
         let mut draft = Draft::default();
         draft.begin_checkpoint();
         let begin = self.log.append_growing(&mut draft)?; // 1

@@ -4,6 +4,8 @@
 mod beside;
 #[path = "backup/files.rs"]
 mod files;
+#[path = "backup/still.rs"]
+mod still;
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -224,7 +224,7 @@ fn take_checkpoints(engine: &Engine, interval: Nanos) {
         }
         ends.push_back(engine.log.end());
         rounds -= 1;
-        let is_full = engine.log.used() > engine.log.capacity() / 2;
+        let is_full = engine.wants_checkpoint();
         if is_full {
             engine.flush_old_half();
         }

@@ -25,8 +25,12 @@ use crate::log::{Aligned, LogReader};
 use crate::space::{InUse, group_number};
 use crate::{Action, Error, Part};
 
-/// The log is copied when it has so many bytes that are not.
+/// The log is copied when it has so many durable bytes that are not.
 const LOG_STEP: u64 = 256 << 10;
+/// It is forced when it has so many bytes more than were copied, or this part of what it may have:
+/// transactions that are not durable leave it to others, and it could not be cut meanwhile.
+const FORCED_STEP: u64 = 1 << 20;
+const FORCED_ONE_IN: u64 = 8;
 /// How often a page is asked for while all frames are taken, and how long in between.
 const PINNED_MAX: u32 = 500;
 const PINNED_PAUSE: Nanos = Nanos::from_millis(20);
@@ -216,10 +220,14 @@ impl<'e, W: Write> Copier<'e, W> {
     }
 
     /// Copies the log if there is much of it, and waits as long as the rate asks for.
-    fn keep_up(&mut self) -> Result<(), BackupError> {
+    pub(super) fn keep_up(&mut self) -> Result<(), BackupError> {
         loop {
-            let durable = self.engine.log.durable_end();
-            if durable.0 >= self.copied.0 + LOG_STEP {
+            let log = &self.engine.log;
+            let (durable, end) = (log.durable_end(), log.end());
+            let forced = FORCED_STEP.min(log.capacity() / FORCED_ONE_IN);
+            if end.0 >= self.copied.0 + forced {
+                self.copy_log(end)?;
+            } else if durable.0 >= self.copied.0 + LOG_STEP {
                 self.copy_log(durable)?;
             }
             let Some((rate, began)) = self.rate else { return Ok(()) };
@@ -267,7 +275,8 @@ impl<'e, W: Write> Copier<'e, W> {
         if !records.is_empty() {
             self.out.log(self.copied, records).map_err(BackupError::Output)?;
             self.copied = Lsn(self.copied.0 + records.len() as u64);
-            self.engine.backup.advance(self.copied);
+            let cut = self.engine.backup.advance(self.copied);
+            self.engine.log.truncate(cut);
             records.clear();
         }
         Ok(())

@@ -99,6 +99,14 @@ pub enum RestoreError {
         /// Which of them, counted from zero, does not fit.
         index: usize,
     },
+    /// The home that was asked for has less room than that of the original. Restore it to one that
+    /// has as much; a smaller one is made by a dump, and a load of that.
+    HomeTooSmall {
+        /// Bytes of the home.
+        bytes: u64,
+        /// Bytes of that of the original.
+        needed: u64,
+    },
     /// The new database cannot be written.
     Database(Error),
 }
@@ -149,6 +157,11 @@ impl fmt::Display for RestoreError {
                 "backup {} does not stand upon the one before: give a whole one first, then all \
                  that were made upon it, each upon the one before",
                 index + 1
+            ),
+            RestoreError::HomeTooSmall { bytes, needed } => write!(
+                f,
+                "the home has {bytes} bytes, and that of the original {needed}: restore it with a \
+                 home of that size; `terrace dump` and `terrace load` make a smaller one"
             ),
             RestoreError::Database(source) => source.fmt(f),
         }

@@ -282,6 +282,7 @@ impl Taking<'_> {
             }
             copier.put(&gathered)?;
             gathered.clear();
+            copier.keep_up()?;
             // What was written past the log leaves little in it.
             copier.copy_log(self.engine.log.durable_end())?;
         }

@@ -146,6 +146,11 @@ impl<'r, 'i> Backups<'r, 'i> {
     }
 
     fn restore(&mut self, parts: &RestoreParts) -> Result<Restored, RestoreError> {
+        // Pages far behind may be taken for something that has no page yet, or are in the log alone.
+        let (needed, bytes) = (self.home_pages * PAGE_SIZE as u64, parts.home.len());
+        if bytes < needed {
+            return Err(RestoreError::HomeTooSmall { bytes, needed });
+        }
         let drawn = parts.identity.map_or_else(|| parts.world.unique_id(), Ok);
         let id = drawn.map_err(Error::device(crate::Part::Home, Action::Open))?;
         begin_home(&*parts.home)?;

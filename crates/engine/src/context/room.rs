@@ -127,7 +127,7 @@ impl Context {
             }
             self.reserved += more;
         }
-        if self.engine.log.used() > self.engine.log.capacity() / 2 {
+        if self.engine.wants_checkpoint() {
             self.engine.checkpoint_wanted.notify_all();
         }
         Ok(())

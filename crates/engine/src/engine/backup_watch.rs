@@ -1,9 +1,11 @@
 //! What a running backup asks of the engine: the log that it has not copied yet, and the pages that
 //! were written past the log.
 //!
-//! - K1: the log is not cut past `pin` as long as it holds. A writer that finds no room, and whose
-//!   checkpoint made none, takes the pin away: the backup then ends with an error. So no writer
-//!   waits for a backup.
+//! - K1: the log is not cut past `pin` as long as it holds; what the pin has passed is cut as far as
+//!   the last checkpoint would have. A writer whose checkpoint made no room takes the pin away, and
+//!   so does a checkpoint that finds none: the backup then ends with an error. So no writer waits
+//!   for a backup, and the room that is held back for what has to go on is not used up. What only
+//!   the pin keeps is no reason for another checkpoint.
 //! - K2: a page that is written without a record is noted after it has its dirty entry, and before
 //!   its latch goes. So a backup that reads it either finds that home lacks it, and then waits for
 //!   the latch, or has begun before the note, which is then made.
@@ -35,6 +37,8 @@ pub(crate) struct BackupWatch {
     is_running: AtomicBool,
     /// `Lsn::MAX` if nothing is pinned.
     pin: AtomicU64,
+    /// Where the last checkpoint would have cut the log.
+    would_cut: AtomicU64,
     is_behind: AtomicBool,
     pages: LeafMutex<Unlogged>,
 }
@@ -44,6 +48,7 @@ impl BackupWatch {
         BackupWatch {
             is_running: AtomicBool::new(false),
             pin: AtomicU64::new(Lsn::MAX.0),
+            would_cut: AtomicU64::new(0),
             is_behind: AtomicBool::new(false),
             pages: LeafMutex::new(Unlogged::default()),
         }
@@ -54,6 +59,8 @@ impl BackupWatch {
         if self.is_running.swap(true, Ordering::SeqCst) {
             return false;
         }
+        // A load that came as the last one ended may have left something.
+        *self.pages.lock() = Unlogged::default();
         self.is_behind.store(false, Ordering::SeqCst);
         self.pin.store(from.0, Ordering::SeqCst);
         true
@@ -66,15 +73,23 @@ impl BackupWatch {
         self.is_running.store(false, Ordering::SeqCst);
     }
 
-    /// The log before `to` is not needed any more.
-    pub(crate) fn advance(&self, to: Lsn) {
+    /// The log before `to` is not needed any more. Where it may be cut now.
+    pub(crate) fn advance(&self, to: Lsn) -> Lsn {
         let higher = |pin: u64| (pin != Lsn::MAX.0 && pin < to.0).then_some(to.0);
         let _pin = self.pin.fetch_update(Ordering::SeqCst, Ordering::SeqCst, higher);
+        Lsn(self.would_cut.load(Ordering::SeqCst).min(self.pin.load(Ordering::SeqCst)))
     }
 
     /// Where the log may be cut that a checkpoint would cut at `start`.
     pub(super) fn cut(&self, start: Lsn) -> Lsn {
+        self.would_cut.store(start.0, Ordering::SeqCst);
         start.min(Lsn(self.pin.load(Ordering::SeqCst)))
+    }
+
+    /// Bytes of the log which only the pin keeps, as of the last checkpoint.
+    pub(crate) fn keeps(&self) -> u64 {
+        let pin = self.pin.load(Ordering::SeqCst);
+        self.would_cut.load(Ordering::SeqCst).saturating_sub(pin)
     }
 
     /// K1: takes the pin away if it holds back a cut at `start`. Whether it did.

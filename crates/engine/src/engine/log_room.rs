@@ -17,12 +17,16 @@ use terrace_rt::{Nanos, dead, now, sleep};
 use super::{Engine, Occasion};
 use crate::events::Event;
 use crate::log::Room;
+use crate::superblock::Superblock;
 use crate::{Error, TransactionId};
 
 /// A writer that finds the log full looks again after a pause, at first this and then twice as long
 /// each time.
 const ROOM_PAUSE: Nanos = Nanos::from_millis(2);
 const ROOM_PAUSE_MAX: Nanos = Nanos::from_millis(128);
+
+/// More than the records of a checkpoint take, but for those of very many transactions and tables.
+const CHECKPOINT_BYTES: u64 = 64 << 10;
 
 /// How long what transactions have reserved is waited for. Most of it comes free within the
 /// operation under way; the rest when they end.
@@ -119,6 +123,27 @@ impl Engine {
             }
             full => full,
         }
+    }
+
+    /// Whether the log is half full of what a checkpoint may cut.
+    #[inline]
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        let (used, half) = (self.log.used(), self.log.capacity() / 2);
+        used > half && used.saturating_sub(self.backup.keeps()) > half
+    }
+
+    /// Makes room for a checkpoint, if only what a backup keeps is in its way (backup_watch.K1).
+    pub(super) fn clear_way(&self, boot: &Superblock) -> Result<(), Error> {
+        if self.backup.keeps() == 0 {
+            return Ok(());
+        }
+        let bytes = CHECKPOINT_BYTES.min(self.log.capacity() / 16);
+        if self.log.reserve_or_extend(bytes, Room::Forward)? {
+            self.log.unreserve(bytes);
+        } else if self.backup.gives_way(boot.log_start()) {
+            self.log.truncate(boot.log_start());
+        }
+        Ok(())
     }
 
     /// Takes a checkpoint unless `bytes` find room as it is, or could not find it then: each takes

@@ -181,7 +181,6 @@ fn of_short_log(is_device_full: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result
     })
 }
 
-/// Messages for the caller of a table.
 /// A name that a caller has given, which may be of any length and have any characters.
 fn shown(name: &str) -> String {
     let shown: String = name.chars().take(NAME_SHOWN).collect();
@@ -191,6 +190,7 @@ fn shown(name: &str) -> String {
     }
 }
 
+/// Messages for the caller of a table.
 fn of_table(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
         Error::KeyTooLong { table, len, max } if table.tree() == CATALOG => {
