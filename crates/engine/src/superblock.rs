@@ -469,7 +469,7 @@ pub(crate) fn find(home: &dyn Device) -> Result<Found, Error> {
         return Ok(Found::Nothing);
     }
     let what = if pages[0].starts_with(UNFINISHED) {
-        "a restore was cut short there: delete it, and restore again"
+        "a restore that was cut short: delete home and log, and restore again"
     } else {
         "it holds something else"
     };

@@ -34,6 +34,7 @@ mod restore;
 use std::io::{Read, Seek, Write};
 
 use terrace_page::{Lsn, PAGE_SIZE, PageBuf, PageId};
+use terrace_rt::{Nanos, sleep};
 
 use self::copier::{Copier, Gathered, read_through};
 pub use self::error::{BackupError, RestoreError};
@@ -48,6 +49,10 @@ use crate::{Action, Database, Error, Part, TreeId};
 const SETTLED_BYTES: usize = 32 << 20;
 /// How often it is tried.
 const SETTLES_MAX: u32 = 10_000;
+/// How often a backup checks the database for a page that it could not read, while transactions end
+/// the check by a deadlock.
+const CHECKS_MAX: u32 = 100;
+const CHECK_PAUSE: Nanos = Nanos::from_millis(20);
 
 /// How a backup is taken.
 ///
@@ -289,11 +294,27 @@ impl Taking<'_> {
         Err(BackupError::Behind)
     }
 
-    /// Whether a page that could not be read is one that something leads to.
+    /// Whether a page that could not be read is one that something leads to. A check that
+    /// transactions are in the way of is run again, as a transaction is; by then the page may have
+    /// been written.
     fn judge_unread(&self, unread: &[(PageId, Lsn)]) -> Result<(), BackupError> {
+        let mut tries = 0;
+        while self.has_suspect(unread)? {
+            tries += 1;
+            // It reads all that anything leads to.
+            match self.database.check() {
+                Err(Error::Conflict | Error::AllPinned) if tries < CHECKS_MAX => sleep(CHECK_PAUSE),
+                checked => return Ok(checked.map(drop)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether one of the pages is in use, as far as the maps say, and still cannot be read.
+    fn has_suspect(&self, unread: &[(PageId, Lsn)]) -> Result<bool, BackupError> {
         let engine = self.engine;
         if unread.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let waiting = engine.trees.waiting_runs()?;
         let unfinished = engine.trees.unfinished();
@@ -309,12 +330,10 @@ impl Taking<'_> {
                 Some(Holder::Tree(_)) => waiting.iter().any(|run| run.contains(&page.0)),
             };
             if !is_unused && !read_through(engine, page, &mut bytes)? {
-                // It reads all that anything leads to.
-                self.database.check()?;
-                return Ok(());
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 }
 

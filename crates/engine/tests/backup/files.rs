@@ -243,17 +243,12 @@ fn a_home_that_is_smaller_is_refused() {
     }
 }
 
-#[test]
-fn a_page_that_is_damaged_at_home_is_named() {
+/// Flips a bit of a leaf of a tree that has several; returns its page.
+fn damage_a_leaf(path: &Path) -> u64 {
     use std::os::unix::fs::FileExt;
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("db");
-    let db = small().create(&path).expect("a new path");
-    fill(&db, 0..3_000, 1);
-    db.close().expect("no error");
-    let file = std::fs::File::options().read(true).write(true).open(&path).expect("there");
+    let file = std::fs::File::options().read(true).write(true).open(path).expect("there");
     let mut damaged = None;
-    for page in 40..400u64 {
+    for page in (40..400_u64).rev() {
         let mut bytes = [0; 8192];
         file.read_exact_at(&mut bytes, page * 8192).expect("there");
         if bytes[4] == 2 && bytes[24..32] != [0; 8] {
@@ -263,7 +258,17 @@ fn a_page_that_is_damaged_at_home_is_named() {
             break;
         }
     }
-    let damaged = damaged.expect("there are leaves");
+    damaged.expect("there are leaves")
+}
+
+#[test]
+fn a_page_that_is_damaged_at_home_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let db = small().create(&path).expect("a new path");
+    fill(&db, 0..3_000, 1);
+    db.close().expect("no error");
+    let damaged = damage_a_leaf(&path);
     let db = small().open(&path).expect("opens");
     let told = db.backup(&mut Vec::new(), &BackupOptions::new());
     let Err(BackupError::Database(Error::Corrupt { page, .. })) = told else { panic!("{told:?}") };
@@ -273,6 +278,58 @@ fn a_page_that_is_damaged_at_home_is_named() {
         db.backup(&mut Vec::new(), &BackupOptions::new()),
         Err(BackupError::Busy) | Ok(_)
     ));
+}
+
+/// A backup that met a damaged page returned `Conflict` if its check of all tables was chosen to
+/// end a deadlock with a writer.
+#[test]
+fn a_damaged_page_is_named_beside_transactions_that_deadlock_with_the_check() {
+    const SMALL: [&str; 4] = ["first", "second", "third", "fourth"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("db");
+    let db = small().create(&path).expect("a new path");
+    let put = |db: &Database, names: &[&str]| {
+        db.write(|txn| {
+            for name in names {
+                let table = TableDef::<u64, u64>::new(name);
+                txn.open_table(table)?.insert(1, 1)?;
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok::<_, Error>(())
+        })
+    };
+    put(&db, &SMALL).expect("room");
+    fill(&db, 0..3_000, 1);
+    db.close().expect("no error");
+    let damaged = damage_a_leaf(&path);
+    let db = small().open(&path).expect("opens");
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for seed in 0..4 {
+            let (db, put, is_over) = (&db, &put, &is_over);
+            scope.spawn(move || {
+                let mut prng = Prng::from_seed(seed);
+                while !is_over.load(Ordering::Acquire) {
+                    let mut names = SMALL;
+                    (0..4).for_each(|at| names.swap(at, prng.below(4) as usize));
+                    // In any order, one of them may meet a thousand deadlocks in a row.
+                    match put(db, &names) {
+                        Ok(()) | Err(Error::Conflict) => (),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        let backups: Vec<_> =
+            (0..30).map(|_| db.backup(&mut Vec::new(), &BackupOptions::new())).collect();
+        is_over.store(true, Ordering::Release);
+        for told in backups {
+            let Err(BackupError::Database(Error::Corrupt { page, .. })) = told else {
+                panic!("{told:?}")
+            };
+            assert_eq!(page.0, damaged);
+        }
+    });
 }
 
 #[test]
@@ -301,5 +358,5 @@ fn a_restore_that_is_cut_short_leaves_what_says_so() {
     let builder = small().log(path.with_extension("log"));
     builder.restore(&path, &mut [&mut input]).expect("whole");
     let said = input.3.expect("it was looked at");
-    assert!(said.contains("restore"), "{said}");
+    assert!(said.contains("it holds a restore that was cut short: delete"), "{said}");
 }
