@@ -161,6 +161,8 @@ pub(crate) struct Versions {
     graves: LeafMutex<BTreeMap<TreeId, BTreeSet<Box<[u8]>>>>,
     /// Until when rows are spilled; no memory is taken before any is.
     ends: LeafMutex<Arc<Ends>>,
+    /// Its memory was needed for something else: it takes none before versions are turned off.
+    is_without_ends: AtomicBool,
     oldest: Oldest,
     /// Under which number snapshots are opened; zero for none.
     number: AtomicU64,
@@ -215,6 +217,7 @@ impl Versions {
             snapshots: Snapshots::new(),
             graves: LeafMutex::default(),
             ends: LeafMutex::default(),
+            is_without_ends: AtomicBool::new(false),
             oldest,
             number: AtomicU64::new(0),
             keeping: AtomicU64::new(0),

@@ -73,7 +73,7 @@ impl Versions {
         /// One part in this of their memory beyond the least.
         const ONE_IN: u64 = 4;
         let mut ends = self.ends.lock();
-        if ends.is_empty() {
+        if ends.is_empty() && !self.is_without_ends.load(Ordering::Relaxed) {
             *ends = Arc::new(Ends::new((self.bytes_max - VERSION_BYTES_MIN) / ONE_IN));
             self.account(0, ends.memory());
         }
@@ -82,8 +82,15 @@ impl Versions {
 
     /// Forgets it: nothing is spilled.
     pub(super) fn forget_ends(&self) {
-        let ends = std::mem::take(&mut *self.ends.lock());
-        self.account(ends.memory(), 0);
+        self.give_up_ends();
+        self.is_without_ends.store(false, Ordering::Relaxed);
+    }
+
+    /// Forgets it, so that versions have its memory: before a snapshot ends for want of room.
+    pub(super) fn give_up_ends(&self) {
+        let mut ends = self.ends.lock();
+        self.is_without_ends.store(true, Ordering::Relaxed);
+        self.account(std::mem::take(&mut *ends).memory(), 0);
     }
 
     /// Drops what no snapshot needs, part by part, until `is_over`: other tasks have their turns in

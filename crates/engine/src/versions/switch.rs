@@ -166,6 +166,9 @@ impl Versions {
         }
         self.collect_all();
         self.shrink_backlog(0);
+        if self.bytes() > self.bytes_max {
+            self.give_up_ends();
+        }
         let mut has_ended = false;
         while self.bytes() > self.bytes_max && self.end_oldest() {
             has_ended = true;

@@ -230,6 +230,9 @@ impl Versions {
     /// memory.
     fn end_for_room(&self, spill: &Spill) -> bool {
         let full_at = self.bytes_max / FULL_ONE_IN;
+        if !spill.may_free_room() && self.bytes() > full_at {
+            self.give_up_ends();
+        }
         if spill.may_free_room() || self.bytes() <= full_at {
             let at = full_at.max(self.own_bytes() + self.bytes_max / GROW_ONE_IN);
             spill.spill_at.store(at.saturating_sub(spill.memory()), Ordering::Relaxed);
