@@ -212,7 +212,8 @@ fn choose(all: &[Candidate], counted: Counted) -> Choice {
     let taken = top.map(|top| knee_of(all, &lasting, gain(top)));
     let more = taken.map_or(0.0, gain);
     // What would wear out is left out early, so that small samples may be all that tells of it.
-    let worn = (0..all.len()).filter(|&at| all[at].is_tier == has_tier && all[at].is_of_use());
+    let worn =
+        (0..all.len()).filter(|&at| all[at].is_tier == has_tier && all[at].would_be_of_use());
     let worn = worn.filter(|&at| !all[at].lasts && NEARLY_ALL * gain(at) > more);
     let worn = worn.max_by(by_gain);
     let enough = taken.and_then(|taken| {
@@ -229,7 +230,8 @@ fn choose(all: &[Candidate], counted: Counted) -> Choice {
     let open = || tiers.iter().copied().filter(|&at| maybe(at));
     let smallest = || open().min_by_key(|&at| all[at].slots);
     let open = open().filter(|&at| all[at].is_of_use()).max_by(by_gain).or_else(smallest);
-    let reordered = tiers.iter().copied().filter(|&at| !all[at].keeps_order);
+    // One that wears out is none, whatever the order.
+    let reordered = tiers.iter().copied().filter(|&at| !all[at].keeps_order && all[at].lasts);
     let reordered = reordered.filter(|&at| all[at].would_be_of_use()).max_by(by_gain);
     let verdict = match (taken, worn, open) {
         (Some(_), ..) => Verdict::Take,

@@ -29,7 +29,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("replay", &["rt", "page", "policy", "tier", "trace", "device"]),
     ("index", &["rt", "page", "policy", "device"]),
     ("operators", &["rt", "device"]),
-    ("page-io", &["page", "device"]),
+    ("page-io", &["rt", "page", "device"]),
     ("restart", &["rt", "page", "policy", "tier", "device", "page-io"]),
     ("pool", &["rt", "page", "policy", "tier", "device", "page-io", "restart"]),
     ("engine", &["derive", "rt", "page", "policy", "device", "pool"]),
@@ -79,6 +79,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/rt/src/rw_latch.rs",
     // Buffers that a device fills while their owner waits.
     "crates/device/src/device.rs",
+    "crates/device/src/each.rs",
     "crates/device/src/aligned.rs",
     "crates/device/src/fuse.rs",
     "crates/device/src/patience.rs",
@@ -92,6 +93,7 @@ const UNSAFE_FILES: &[&str] = &[
     // The frames, and what hands them to devices.
     "crates/page-io/src/memory.rs",
     "crates/page-io/src/io.rs",
+    "crates/page-io/src/each.rs",
     "crates/pool/src/memory/frames.rs",
     // What is looked at before Rust's runtime begins.
     "crates/cli/src/standard_output.rs",

@@ -117,8 +117,8 @@ impl Durable {
         self.log.force(self.at, Level::Durable).map_err(|error| self.told(error))
     }
 
-    /// Whether this is no fork of the process that it is of: what the log has in memory in a fork is
-    /// the parent's to write, and whoever held its mutexes is not there.
+    /// Whether this is no fork of the process that it is of: what the log has in memory in a fork
+    /// is the parent's to write, and whoever held its mutexes is not there.
     fn check_process(&self) -> Result<(), Error> {
         let (pid, forks) = self.process;
         if forks == terrace_rt::forks() { Ok(()) } else { Err(Error::Forked { pid }) }

@@ -11,9 +11,9 @@
 //! - R2: one that has begun goes on to its end, whatever becomes of its future.
 //! - R3: the task's handle on the database is gone before the answer is given: what the caller
 //!   drops then may be the last one.
-//! - R4: a closure has a thread of its own while it runs. It may hold a latch, a lock or the lead of
-//!   a force while it waits for a device, and others wait for that: no code of another caller may
-//!   come in between.
+//! - R4: a closure has a thread of its own while it runs. It may hold a latch, a lock or the lead
+//!   of a force while it waits for a device, and others wait for that: no code of another caller
+//!   may come in between.
 
 use std::any::Any;
 use std::fmt;

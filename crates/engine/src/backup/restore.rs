@@ -146,7 +146,7 @@ impl<'r, 'i> Backups<'r, 'i> {
     }
 
     fn restore(&mut self, parts: &RestoreParts) -> Result<Restored, RestoreError> {
-        // Pages far behind may be taken for something that has no page yet, or are in the log alone.
+        // Pages far behind may be taken for what has no page yet, or are in the log alone.
         let (needed, bytes) = (self.home_pages * PAGE_SIZE as u64, parts.home.len());
         if bytes < needed {
             return Err(RestoreError::HomeTooSmall { bytes, needed });

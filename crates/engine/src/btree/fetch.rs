@@ -12,9 +12,9 @@
 //!
 //! - F1: it locks nothing and decides nothing: what it finds may have changed when the keys are
 //!   looked up, and what cannot be read is met again then. So it returns no errors.
-//! - F2: a snapshot needs no lock: what it sees in a leaf that is latched, and whose fences hold the
-//!   key, is what a lookup would find, whatever happens to the leaf later. So values are taken from
-//!   the leaves as those come, while the device reads the others.
+//! - F2: a snapshot needs no lock: what it sees in a leaf that is latched, and whose fences hold
+//!   the key, is what a lookup would find, whatever happens to the leaf later. So values are taken
+//!   from the leaves as those come, while the device reads the others.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! What a running backup asks of the engine: the log that it has not copied yet, and the pages that
 //! were written past the log.
 //!
-//! - K1: the log is not cut past `pin` as long as it holds; what the pin has passed is cut as far as
-//!   the last checkpoint would have. A writer whose checkpoint made no room takes the pin away, and
+//! - K1: the log is not cut past `pin` as long as it holds; what the pin has passed is cut as far
+//!   as the last checkpoint would have. A writer whose checkpoint made no room takes the pin away, and
 //!   so does a checkpoint that finds none: the backup then ends with an error. So no writer waits
 //!   for a backup, and the room that is held back for what has to go on is not used up. What only
 //!   the pin keeps is no reason for another checkpoint.

@@ -253,8 +253,8 @@ fn load_run(devices: &Devices, start: PageId, run: &mut [Option<Loading<'_>>]) {
     }
 }
 
-/// Reads pages in flight, each from its source, all at once; serves what is whole. Tells what became
-/// of each, in their order.
+/// Reads pages in flight, each from its source, all at once; serves what is whole. Tells what
+/// became of each, in their order.
 fn load_batch<'p>(
     devices: &Devices,
     mut loadings: Vec<Loading<'p>>,
