@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use terrace_rt::Nanos;
 
-use crate::each::read_together;
 use crate::{Operation, Reads, Ticket, persist};
 
 /// The unit of atomicity and alignment of every device, in bytes.
@@ -462,4 +461,45 @@ where
     let waited = device.wait(ticket);
     // SAFETY: as above.
     unsafe { persist(device, &[request], waited) }.map_err(|failure| failure.source)
+}
+
+/// All reads as one batch, which ends as a whole: what a device does that cannot do better. If one
+/// of them fails, all have failed.
+///
+/// # Safety
+///
+/// As [`Device::read_each`].
+pub(crate) unsafe fn read_together<D: Device + ?Sized>(device: &D, reads: &mut dyn Reads) {
+    let (mut all, mut part) = (Vec::new(), Vec::new());
+    loop {
+        reads.next(&mut part);
+        if part.is_empty() {
+            break;
+        }
+        all.append(&mut part);
+    }
+    if all.is_empty() {
+        return;
+    }
+    let requests: Vec<_> = all
+        .iter()
+        .map(|(offset, buf)| Request {
+            op: Op::Read,
+            offset: *offset,
+            bufs: std::slice::from_ref(buf),
+            owner: None,
+        })
+        .collect();
+    // SAFETY: the caller's promise; the ticket is waited for.
+    let ticket = unsafe { device.submit(&requests) };
+    let done = device.wait(ticket);
+    // SAFETY: the caller's promise; `persist` returns when the memory is free again.
+    let done = unsafe { persist(device, &requests, done) };
+    for index in 0..all.len() {
+        let result = match &done {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(failure.source.kind().into()),
+        };
+        reads.ended(index, result);
+    }
 }

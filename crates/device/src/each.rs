@@ -17,7 +17,7 @@
 
 use std::io;
 
-use crate::{Device, IoBuf, Op, Request, persist};
+use crate::IoBuf;
 
 /// What the caller of [`Device::read_each`] reads.
 pub trait Reads {
@@ -43,46 +43,5 @@ impl<F: FnMut(&io::Error)> Reads for Watched<'_, F> {
 
     fn ended(&mut self, index: usize, result: io::Result<()>) {
         self.reads.ended(index, result.inspect_err(&mut self.look_at));
-    }
-}
-
-/// All reads as one batch, which ends as a whole: what a device does that cannot do better. If one
-/// of them fails, all have failed.
-///
-/// # Safety
-///
-/// As [`Device::read_each`].
-pub(crate) unsafe fn read_together<D: Device + ?Sized>(device: &D, reads: &mut dyn Reads) {
-    let (mut all, mut part) = (Vec::new(), Vec::new());
-    loop {
-        reads.next(&mut part);
-        if part.is_empty() {
-            break;
-        }
-        all.append(&mut part);
-    }
-    if all.is_empty() {
-        return;
-    }
-    let requests: Vec<_> = all
-        .iter()
-        .map(|(offset, buf)| Request {
-            op: Op::Read,
-            offset: *offset,
-            bufs: std::slice::from_ref(buf),
-            owner: None,
-        })
-        .collect();
-    // SAFETY: the caller's promise; the ticket is waited for.
-    let ticket = unsafe { device.submit(&requests) };
-    let done = device.wait(ticket);
-    // SAFETY: the caller's promise; `persist` returns when the memory is free again.
-    let done = unsafe { persist(device, &requests, done) };
-    for index in 0..all.len() {
-        let result = match &done {
-            Ok(()) => Ok(()),
-            Err(failure) => Err(failure.source.kind().into()),
-        };
-        reads.ended(index, result);
     }
 }

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_rt::Nanos;
 
-use crate::each::{Watched, read_together};
+use crate::device::read_together;
+use crate::each::Watched;
 use crate::{
     Completion, Counters, Device, DeviceError, IoFailure, Operation, Punched, Reads, Request,
     Ticket,

@@ -79,7 +79,6 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/rt/src/rw_latch.rs",
     // Buffers that a device fills while their owner waits.
     "crates/device/src/device.rs",
-    "crates/device/src/each.rs",
     "crates/device/src/aligned.rs",
     "crates/device/src/fuse.rs",
     "crates/device/src/patience.rs",

@@ -12,16 +12,16 @@
 //! - E2: a read that a helper thread goes on with (a short one) is waited for at the end.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use io_uring::IoUring;
-use terrace_rt as rt;
 use terrace_rt::Nanos;
 
 use super::FileDevice;
 use super::group::Group;
 use super::job::Job;
 use super::transfer::Transfer;
-use crate::{Device, IoBuf, Op, PSYNC_GROUP_MAX, Reads, Request, Ticket};
+use crate::{IoBuf, Op, PSYNC_GROUP_MAX, Reads, Request, Ticket};
 
 /// Reads that are under way, and how their ends are told.
 struct Told<'r> {
@@ -62,11 +62,6 @@ impl Told<'_> {
 }
 
 impl FileDevice {
-    /// Whether the calling thread reads by itself. An executor has a ring, and other tasks.
-    pub(super) fn reads_here(&self) -> bool {
-        self.has_rings() && !rt::on_executor()
-    }
-
     /// See `Device::read_each`.
     ///
     /// # Safety
@@ -105,7 +100,7 @@ impl FileDevice {
     /// Puts a read into the submission queue of a group.
     fn add(&self, group: &mut Group, offset: u64, buf: IoBuf) -> Ticket {
         let request = Request { op: Op::Read, offset, bufs: &[buf], owner: None };
-        request.validate(self.len());
+        request.validate(self.0.len.load(Ordering::Acquire));
         let completion = self.0.completion(1, Job::Read, Some((offset, request.len())));
         let ticket = completion.ticket();
         self.0.gauge.start(1);

@@ -73,7 +73,7 @@ use self::ring::Ring;
 use self::shared::Shared;
 use self::transfer::{PIECES_MAX, Transfer};
 use crate::completion::Completion;
-use crate::each::read_together;
+use crate::device::read_together;
 use crate::failure::Released;
 use crate::{
     Counters, Device, IoFailure, Op, PSYNC_GROUP_MAX, Punched, Reads, Request, SECTOR_SIZE, Ticket,
@@ -298,7 +298,9 @@ impl Device for FileDevice {
     }
 
     unsafe fn read_each(&self, reads: &mut dyn Reads) {
-        let ring = if self.reads_here() { self.0.groups.take() } else { None };
+        // The calling thread reads by itself; an executor has a ring, and other tasks.
+        let reads_here = self.has_rings() && !rt::on_executor();
+        let ring = if reads_here { self.0.groups.take() } else { None };
         match ring {
             // SAFETY: the caller's promise.
             Some(ring) => unsafe { self.read_through(ring, reads) },

@@ -34,7 +34,8 @@ use terrace_rt::{Mutex, Nanos};
 
 use super::blocks::{BLOCK, Blocks, Coverage};
 use super::{OverlayMemory, gather, read_longer, scatter};
-use crate::each::{Watched, read_together};
+use crate::device::read_together;
+use crate::each::Watched;
 use crate::{
     Completion, Counters, Device, IoBuf, IoFailure, Op, Punched, Reads, Request, Ticket, persist,
     said_again,
