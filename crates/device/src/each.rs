@@ -19,7 +19,7 @@ use std::io;
 
 use crate::IoBuf;
 
-/// What the caller of [`Device::read_each`] reads.
+/// What the caller of [`Device::read_each`](crate::Device::read_each) reads.
 pub trait Reads {
     /// Appends the next few reads to `part`, which is empty: the first byte of each on the device,
     /// and where it goes. None: there are no more.
