@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -60,8 +61,9 @@ impl Builder {
     /// it. The first opening recovers it, like one after a crash.
     ///
     /// Nothing may be at `path`, nor at that of its log: [`Builder::overwrite`] does not count. Of
-    /// the other options those of paths and sizes do. After an error the files that were made are
-    /// removed; what is left after a crash is no database, and says what it is.
+    /// the other options those of paths and sizes do. After an error, or a panic of what is read,
+    /// the files that were made are removed; what is left after a crash is no database, and says
+    /// what it is.
     ///
     /// # Examples
     ///
@@ -88,11 +90,12 @@ impl Builder {
         let mut backups = Backups::begin(backups)?;
         let bytes = backups.home_pages * PAGE_SIZE as u64;
         let (parts, made) = self.restore_files(path.as_ref(), bytes)?;
-        let restored = backups.restore(&parts);
-        if restored.is_err() {
+        // What reads a backup is code of the caller.
+        let restored = catch_unwind(AssertUnwindSafe(|| backups.restore(&parts)));
+        if !matches!(restored, Ok(Ok(_))) {
             made.take_away();
         }
-        restored.map_err(|error| match error {
+        restored.unwrap_or_else(|panic| resume_unwind(panic)).map_err(|error| match error {
             RestoreError::Database(error) => parts.explain(error).into(),
             error => error,
         })

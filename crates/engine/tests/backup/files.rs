@@ -333,6 +333,28 @@ fn a_damaged_page_is_named_beside_transactions_that_deadlock_with_the_check() {
 }
 
 #[test]
+fn a_restore_whose_input_panics_leaves_nothing() {
+    struct Panics<'b>(&'b [u8]);
+    impl Read for Panics<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            assert!(!self.0.is_empty(), "the end of what it has");
+            self.0.read(out)
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let db = small().create(folder.path().join("db")).expect("a new path");
+    fill(&db, 0..500, 1);
+    let (whole, _) = backup(&db, &BackupOptions::new());
+    let path = folder.path().join("copy");
+    let mut input = Panics(&whole[..whole.len() / 2]);
+    let restore = || small().restore(&path, &mut [&mut input]).map(drop);
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(restore));
+    assert!(ended.is_err() && !path.exists() && !folder.path().join("copy.log").exists());
+    self::restore(&path, &[&whole]).expect("nothing is in the way");
+    assert_eq!(sum(&path).0, 500);
+}
+
+#[test]
 fn a_restore_that_is_cut_short_leaves_what_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let db = small().create(folder.path().join("db")).expect("a new path");
