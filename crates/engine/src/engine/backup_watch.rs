@@ -2,10 +2,10 @@
 //! were written past the log.
 //!
 //! - K1: the log is not cut past `pin` as long as it holds; what the pin has passed is cut as far
-//!   as the last checkpoint would have. A writer whose checkpoint made no room takes the pin away, and
-//!   so does a checkpoint that finds none: the backup then ends with an error. So no writer waits
-//!   for a backup, and the room that is held back for what has to go on is not used up. What only
-//!   the pin keeps is no reason for another checkpoint.
+//!   as the last checkpoint would have. A writer whose checkpoint made no room takes the pin away,
+//!   and so does a checkpoint that finds none: the backup then ends with an error. So no writer
+//!   waits for a backup, and the room that is held back for what has to go on is not used up. What
+//!   only the pin keeps is no reason for another checkpoint.
 //! - K2: a page that is written without a record is noted after it has its dirty entry, and before
 //!   its latch goes. So a backup that reads it either finds that home lacks it, and then waits for
 //!   the latch, or has begun before the note, which is then made.
