@@ -93,7 +93,7 @@ struct Handle {
     access: Access,
     background: LeafMutex<Vec<Task>>,
     world: World,
-    /// For closures that run on executors.
+    /// For closures that run beside futures of callers.
     turns: Arc<Turns>,
     /// Held by the task that closes the database: others wait until it is closed. Whether it was
     /// told that it is.
